@@ -163,7 +163,7 @@ def validated_state(model: type[ModelT], state: Any) -> ModelT:
         StateError: It is invalid.
     """
     try:
-        return model.model_validate(state)
+        return model.model_validate(dict(state) if isinstance(state, Mapping) else state)
     except ValidationError as error:
         problems = problems_of(error, state)
         raise StateError(

@@ -4,6 +4,7 @@ import math
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -392,6 +393,14 @@ def test_load_state_dict_rejects_impossible_statistics(method, change, expected)
     with pytest.raises(StateError, match=expected):
         normalizer.load_state_dict(state)
     assert normalizer.scale("chess").count == 2
+
+
+def test_load_state_dict_lists_missing_and_unexpected_keys():
+    state = RewardNormalizer().state_dict() | {"more": 1}
+    del state["frozen"]
+    with pytest.raises(StateError) as caught:
+        RewardNormalizer().load_state_dict(MappingProxyType(state))
+    assert (caught.value.missing, caught.value.unexpected) == (("frozen",), ("more",))
 
 
 def test_load_state_dict_rejects_other_percentiles():

@@ -353,7 +353,12 @@ class RewardRuntime:
             found.append((f"{self._entries[name].list}.{name}.schedule", specs[0], specs[1]))
         for path, value in patch.tuned.items():
             found.append((path, configuration.tuned.get(path, self._prototype.base[path]), value))
-        private = self._private_paths() if patch.tuned else ()
+        private = {
+            path
+            for entry in (self._entries.values() if patch.tuned else ())
+            for key, path in entry.tunable.items()
+            if entry.hides(key)
+        }
         return [
             {"what": what, "from": PRIVATE, "to": PRIVATE}
             if what in private
@@ -361,14 +366,6 @@ class RewardRuntime:
             for what, before, after in found
             if before != after
         ]
-
-    def _private_paths(self) -> set[str]:
-        return {
-            path
-            for entry in self._entries.values()
-            for key, path in entry.tunable.items()
-            if entry.hides(key)
-        }
 
 
 def _check_version(sent: str | Collection[str] | None, present: str) -> None:

@@ -415,18 +415,17 @@ def _validated(spec: Any) -> Schedule:
         for key in spec
         if key not in keys
     ]
-    if len(kinds) != 1 and not (problems and not kinds):
-        expected = ", ".join(map(repr, kinds or _KINDS))
-        number = "has several" if kinds else "has none of"
-        problems.append(Problem((), f"a schedule must have one kind, but it {number}: {expected}"))
     by = spec.get("by", "episode")
-    for kind in kinds:
+    if len(kinds) == 1:
         try:
-            _SPECS[kind].model_validate({kind: spec[kind], "by": by})
+            _SPECS[kinds[0]].model_validate({kinds[0]: spec[kinds[0]], "by": by})
         except ValidationError as error:
             problems += problems_of(error, spec)
+    elif kinds or not problems:
+        found = f"several: {', '.join(kinds)}" if kinds else f"none of {', '.join(_KINDS)}"
+        problems.append(Problem((), f"a schedule must have one kind, got {found}"))
     if problems:
-        raise validation_error("schedule", dict.fromkeys(problems), spec)
+        raise validation_error("schedule", problems, spec)
     made: Schedule = _KINDS[kinds[0]](spec[kinds[0]], by=by)
     return made
 

@@ -117,17 +117,12 @@ def configure(
     with ExitStack() as undo:
         if tuned:
             _tune(rubric, tuned, undo)
-        if weights or factors:
-            _check_composer(rubric)
         if isinstance(rubric, RubricComposer):
             _weigh(rubric, weights or {}, factors, undo)
+        elif weights or factors:
+            kind = type(rubric).__name__
+            raise _refusal({"weights": f"{kind} has no weights; a RubricComposer is required"})
         return undo.pop_all().close
-
-
-def _check_composer(rubric: Rubric) -> None:
-    if not isinstance(rubric, RubricComposer):
-        message = f"weights: {type(rubric).__name__} has no weights; a RubricComposer is required"
-        raise RewardConfigError(message, problems=[message])
 
 
 def _weigh(
@@ -147,8 +142,7 @@ def _weigh(
                 rubric.factors = moved
                 undo.callback(setattr, rubric, "factors", factors_before)
     except GuerdonError as error:
-        message = f"weights: {error}"
-        raise RewardConfigError(message, problems=[message]) from error
+        raise _refusal({"weights": str(error)}) from error
 
 
 def _tune(rubric: Rubric, tuned: Mapping[str, Any], undo: ExitStack) -> None:
@@ -205,14 +199,14 @@ def _set(values: Mapping[str, tuple[TunableField, Any]], undo: ExitStack) -> dic
             name, before = field.name, copy.deepcopy(field.value)
             setattr(field.rubric, name, checked[name])
     except ValidationError as error:
-        return _blamed(values, problems_of(error, checked))
+        return _messages(values, problems_of(error, checked))
     except Exception as error:  # of the user's own code
         return dict.fromkeys(values, str(error) or type(error).__name__)
     undo.callback(setattr, field.rubric, name, before)
     return {}
 
 
-def _blamed(
+def _messages(
     values: Mapping[str, tuple[TunableField, Any]], problems: list[Problem]
 ) -> dict[str, str]:
     """The messages of problems by path: at the field that a problem names, or at all of them."""
@@ -251,7 +245,9 @@ def _checked(old: Any, new: Any) -> Any:
     if not fits_json(new):
         raise RewardConfigError(f"must be JSON with finite numbers, got {shown(new)}")
     if _is_array(old):
-        raise RewardConfigError(f"can't be changed while training runs: it is a {_type(old)}")
+        raise RewardConfigError(
+            f"can't be changed while training runs: it is a {type(old).__name__}"
+        )
     if isinstance(old, Enum):
         for each in type(old):
             if each.value == new and isinstance(new, bool) == isinstance(each.value, bool):
@@ -283,10 +279,6 @@ def _check_size(value: Any, depth: int = 0) -> None:
             _check_size(each, depth + 1)
     elif _is_number(value) and not is_finite(value):
         raise RewardConfigError(f"must contain finite numbers, got {shown(value)}")
-
-
-def _type(value: Any) -> str:
-    return type(value).__name__
 
 
 def _is_number(value: Any) -> bool:
