@@ -190,7 +190,7 @@ class _Check:
             is_class = defined.get(entry_point) == "class"
         shared = {"entry_point": entry_point, "is_class": is_class}
         classes = [name for name in defined if name != entry_point]
-        preloaded: frozenset[str] = getattr(sandbox, "preloaded", frozenset())
+        preloaded = frozenset(getattr(sandbox, "preloaded", ()))
         self.programs = [
             Program(program_of(side, preloaded), stdin=json.dumps(shared | job).encode("ascii"))
             for side, job in (

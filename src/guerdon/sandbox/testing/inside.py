@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 __all__ = ["INSIDE", "program_of"]
@@ -31,7 +30,8 @@ for name, text in {texts!r}.items():
 _CALL = "from {package} import {name}\n{name}.main()\n"
 
 
-def program_of(side: str, preloaded: AbstractSet[str]) -> str:
+@functools.lru_cache(maxsize=8)
+def program_of(side: str, preloaded: frozenset[str]) -> str:
     """Return the program of a side, with the modules that the sandbox hasn't loaded already.
 
     They are in its text and not in files, so that the folder of the program that is tested stays
@@ -41,11 +41,7 @@ def program_of(side: str, preloaded: AbstractSet[str]) -> str:
         side: ``candidate`` or ``checker``.
         preloaded: Names of modules.
     """
-    needed = tuple(name for name in INSIDE if name not in preloaded)
-    return (_loading(needed) if needed else "") + _CALL.format(package=_PACKAGE, name=side)
-
-
-@functools.lru_cache(maxsize=8)
-def _loading(names: tuple[str, ...]) -> str:
-    texts = {name: INSIDE[name].read_text(encoding="utf-8") for name in names}
-    return _LOAD.format(texts=texts, package=_PACKAGE)
+    needed = {name: path for name, path in INSIDE.items() if name not in preloaded}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in needed.items()}
+    loading = _LOAD.format(texts=texts, package=_PACKAGE) if texts else ""
+    return loading + _CALL.format(package=_PACKAGE, name=side)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import tee
 from typing import Any
 
 from . import plain, remote
@@ -43,7 +44,7 @@ class Keeping:
     def __init__(self, ask: Callable[[remote.Remote, str, Sequence[Any]], Any]) -> None:
         self._ask = ask
         self._answers: dict[int, dict[Any, Any]] = {}
-        self._items: dict[int, _Items] = {}
+        self._items: dict[int, Iterator[Any]] = {}
         self._ahead: dict[int, deque[Any]] = {}
 
     def forget(self, *targets: Any) -> None:
@@ -65,9 +66,9 @@ class Keeping:
         if name == "__next__" and self._ahead.get(number):
             return self._ahead[number].popleft()
         if name == "__iter__" and not made and not hasattr(type(target), "__next__"):
-            if number not in self._items:
-                self._items[number] = _Items(iter(self._ask(target, name, args)))
-            return iter(self._items[number])
+            items = self._items.get(number) or iter(self._ask(target, name, args))
+            self._items[number], items = tee(items)  # the first one stays at the beginning
+            return items
         if name not in ("__iter__", "__next__"):
             self.forget(target)
         return self._ask(target, name, args)
@@ -100,21 +101,3 @@ class Keeping:
             if each is sought or each == sought:
                 return True
         return False
-
-
-class _Items:
-    """The items of an iterable, each of which is read once."""
-
-    def __init__(self, source: Iterator[Any]) -> None:
-        self._source, self._read = source, list[object]()
-
-    def __iter__(self) -> Iterator[Any]:
-        at = 0
-        while True:
-            if at == len(self._read):
-                try:
-                    self._read.append(next(self._source))
-                except StopIteration:
-                    return
-            yield self._read[at]
-            at += 1

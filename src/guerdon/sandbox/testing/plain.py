@@ -26,7 +26,6 @@ __all__ = [
     "NAMED",
     "NAMES",
     "SMALL",
-    "attributes",
     "contents",
     "error_name",
     "expect",
@@ -99,7 +98,7 @@ def is_data(kind: type, name: Any) -> bool:
     return not callable(own) and not hasattr(type(own), "__get__")
 
 
-def attributes(value: Any) -> dict[str, Any]:
+def _attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an object, including those in slots."""
     found: dict[str, Any] = {}
     for kind in mro_of(type(value))[:-1]:
@@ -123,13 +122,13 @@ def fields_of(kind: type) -> list[str] | None:
 
 def is_open(value: Any) -> bool:
     """Return whether an object has only public attributes."""
-    return not any(name.startswith("_") for name in attributes(value))
+    return not any(name.startswith("_") for name in _attributes(value))
 
 
 def state(value: Any) -> dict[str, Any]:
     """Return the attributes of an object that travel."""
     kind = type(value)
-    return {name: item for name, item in attributes(value).items() if is_data(kind, name)}
+    return {name: item for name, item in _attributes(value).items() if is_data(kind, name)}
 
 
 def contents(value: Any) -> Any:
