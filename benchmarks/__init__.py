@@ -1,5 +1,5 @@
-"""What guerdon costs, side by side with what else could do the same.
+"""Benchmarks of guerdon, compared with other code for the same work.
 
-``make bench``, or ``python -m benchmarks``, prints one table. It measures and never judges by its
-exit code: a machine that is busy with something else gives other numbers than an idle one.
+``make bench`` or ``python -m benchmarks`` prints one table. The exit code doesn't depend on the
+results, because the load of the machine affects them.
 """

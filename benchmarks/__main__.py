@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure everything, or one thing, and print one table."""
+"""``python -m benchmarks``: run all or some benchmarks, and print one table."""
 
 from __future__ import annotations
 
@@ -98,22 +98,25 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", action="append", choices=NAMES, help="measure this alone")
+    parser.add_argument("--only", action="append", choices=NAMES, help="run only this benchmark")
     parser.add_argument(
-        "--rows", type=int, default=command.ROWS, help="rows for `guerdon score` (%(default)s)"
+        "--rows",
+        type=int,
+        default=command.ROWS,
+        help="number of rows for `guerdon score` (%(default)s)",
     )
     parser.add_argument(
         "--sessions",
         type=int,
         default=sessions_dropped.SESSIONS,
-        help="sessions that are opened and dropped (%(default)s)",
+        help="number of dropped sessions (%(default)s)",
     )
-    parser.add_argument("--json", metavar="FILE", help="write the results to a file, too")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to a file")
     arguments = parser.parse_args()
     if arguments.rows < 1:
-        parser.error("--rows takes at least 1")
+        parser.error("--rows must be at least 1")
     if arguments.sessions < 1:
-        parser.error("--sessions takes at least 1")
+        parser.error("--sessions must be at least 1")
     return arguments
 
 
@@ -123,7 +126,7 @@ def _sandbox() -> Findings:
         try:
             part = each.run()
         except SandboxUnavailableError as error:
-            return Findings([Counted("a sandbox, strict", "", 0, missing=str(error))])
+            return Findings([Counted("strict sandbox", "", 0, missing=str(error))])
         found.lines += part.lines
         found.notes += part.notes
     return found
@@ -133,7 +136,7 @@ def _machine() -> str:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     return (
         f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, "
-        f"load {load:.1f} at the end; ratios are those of the fastest rounds"
+        f"load {load:.1f} at the end; ratios compare the fastest rounds"
     )
 
 

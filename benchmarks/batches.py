@@ -1,7 +1,7 @@
 """`evaluate_batch` of 1,000 evaluations that sleep 10 ms, with 32 workers.
 
-Once with a rubric whose `forward` is plain and sleeps in a worker thread, once with an async one.
-The best that there can be is 1,000 / 32 × 10 ms.
+Measured with a sync `forward`, which sleeps in a worker thread, and with an async one. The shortest
+possible time is 1,000 / 32 × 10 ms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUNDS = 7
 
 
 class Sleeps(Rubric):
-    """Sleeps in its thread."""
+    """Blocks its thread while it sleeps."""
 
     def forward(self, action: Any, observation: Any) -> float:
         time.sleep(SLEEP)
@@ -29,7 +29,7 @@ class Sleeps(Rubric):
 
 
 class SleepsAsync(Rubric):
-    """Lets others run while it sleeps."""
+    """Doesn't block while it sleeps."""
 
     async def forward(self, action: Any, observation: Any) -> float:
         await anyio.sleep(SLEEP)
@@ -37,7 +37,7 @@ class SleepsAsync(Rubric):
 
 
 def run() -> Findings:
-    """Measure."""
+    """Run the benchmark."""
     best = PAIRS / WORKERS * SLEEP
     found = Findings()
     for rubric, kind in ((Sleeps(), "sync"), (SleepsAsync(), "async")):

@@ -1,9 +1,9 @@
-"""Python calls inside guerdon: of a step over ``/ws`` and of a ``POST /config``, server side.
+"""The number of Python calls in guerdon's server for a step over ``/ws`` and a ``POST /config``.
 
 ``python -m benchmarks.call_counts [--list]`` runs the ASGI application in this process, without a
-socket, and counts with `sys.setprofile` every Python function of guerdon that is entered, in the
-event loop and in worker threads, between the received message and the sent answer. A coroutine
-that is resumed counts again.
+socket. With `sys.setprofile` it counts every call of a Python function of guerdon, in the event
+loop and in worker threads, between the received message and the response. Resuming a coroutine
+counts as a call.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SOURCE = str(Path(guerdon.__file__).parent) + os.sep
 WARM_UP = 5
 
 
-class Say(Action):
+class EchoAction(Action):
     message: str
 
 
-class Heard(Observation):
+class EchoObservation(Observation):
     echoed: str
 
 
@@ -58,7 +58,7 @@ class Polite(Rubric):
         return float("please" in action.message)
 
 
-class Echo(Environment[Say, Heard, State]):
+class Echo(Environment[EchoAction, EchoObservation, State]):
     """Repeats the message."""
 
     state = State()
@@ -71,16 +71,20 @@ class Echo(Environment[Say, Heard, State]):
             )
         )
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **more: Any) -> Heard:
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, **more: Any
+    ) -> EchoObservation:
         self._reset_rubric()
-        return Heard(echoed="ready")
+        return EchoObservation(echoed="ready")
 
-    def step(self, action: Say, timeout_s: float | None = None, **more: Any) -> Heard:
-        return self.score(action, Heard(echoed=action.message))
+    def step(
+        self, action: EchoAction, timeout_s: float | None = None, **more: Any
+    ) -> EchoObservation:
+        return self.score(action, EchoObservation(echoed=action.message))
 
 
 class Calls:
-    """Counts the functions of guerdon that are entered while it is on."""
+    """Counts calls of guerdon's functions while `is_on` is true."""
 
     def __init__(self) -> None:
         self.order: list[tuple[str, str]] = []
@@ -100,10 +104,10 @@ class Calls:
         sys.setprofile(None)
         threading.setprofile(None)
 
-    def report(self, what: str, *, listing: bool) -> None:
+    def report(self, title: str, *, listing: bool) -> None:
         files = [file for file, _ in self.order]
         changes = sum(one != other for one, other in itertools.pairwise(files))
-        print(f"{what}: {len(files)} calls, {len(set(files))} files, {changes} file changes")
+        print(f"{title}: {len(files)} calls, {len(set(files))} files, {changes} file changes")
         if listing:
             for (file, name), count in Counter(self.order).items():
                 print(f"  {count:4} {file}:{name}")
@@ -113,17 +117,17 @@ Message = dict[str, Any]
 
 
 async def count_step(app: Callable[..., Awaitable[None]]) -> Calls:
-    """The calls of one step over a WebSocket."""
+    """Count the calls of one step over a WebSocket."""
     calls = Calls()
     sent: list[Message] = []
     texts = [json.dumps({"type": "reset", "data": {"seed": 1}})]
     texts += [json.dumps({"type": "step", "data": {"message": "please"}})] * (WARM_UP + 1)
-    left = iter([None, *texts])
-    turns = asyncio.Semaphore(1)  # the next message comes once the last one was answered
+    remaining = iter([None, *texts])
+    turns = asyncio.Semaphore(1)  # each message waits for the response to the previous one
 
     async def receive() -> Message:
         await turns.acquire()
-        text = next(left, "")
+        text = next(remaining, "")
         if not text:
             kind = "disconnect" if text == "" else "connect"
             return {"type": f"websocket.{kind}", "code": 1000}
@@ -149,7 +153,7 @@ async def count_step(app: Callable[..., Awaitable[None]]) -> Calls:
 
 
 async def count_config(app: Callable[..., Awaitable[None]]) -> Calls:
-    """The calls of one ``POST /config`` that changes one weight."""
+    """Count the calls of one ``POST /config`` that changes one weight."""
     calls = Calls()
     status = 0
     for weight in (0.5, 0.25, 0.75):
@@ -182,12 +186,14 @@ async def count_config(app: Callable[..., Awaitable[None]]) -> Calls:
 
 
 async def main(*, listing: bool) -> None:
-    """Count both, and print what was found."""
+    """Count the calls of both, and print the results."""
     (await count_step(create_app(Echo))).report("a step over /ws", listing=listing)
     (await count_config(create_app(Echo))).report("POST /config of one weight", listing=listing)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.call_counts", description=__doc__)
-    parser.add_argument("--list", action="store_true", help="list every function with its calls")
+    parser.add_argument(
+        "--list", action="store_true", help="list every function with its number of calls"
+    )
     asyncio.run(main(listing=parser.parse_args().list))

@@ -1,7 +1,7 @@
-"""Steps of 64 sessions while their reward is changed ten times a second, compared to no changes.
+"""Steps of 64 sessions while their reward is changed ten times per second, and without changes.
 
-The server is a process of its own (`benchmarks.echo_guerdon`); the pool that steps and the client
-that changes run in threads. Each change sets a tunable field, and is checked, fingerprinted and
+The server is a separate process (`benchmarks.echo_guerdon`); the pool and the client that posts
+changes run in threads. Each change sets a tunable field, and is validated, fingerprinted and
 logged. Sessions reset before every round, so that the changes apply to them.
 """
 
@@ -17,12 +17,12 @@ from guerdon import EnvPool, HTTPEnvClient
 SESSIONS = 64
 STEPS = 600  # batches of one round
 ROUNDS = 6
-A_SECOND = 10
+PER_SECOND = 10
 BAR = 1 / 0.9
 
 
 class _Changing:
-    """Changes the configuration ten times a second, while it is entered."""
+    """A context manager that changes the configuration ten times per second."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -32,7 +32,7 @@ class _Changing:
 
     def _run(self) -> None:
         with HTTPEnvClient(self._url).sync() as client:
-            while not self._stop.wait(1 / A_SECOND):
+            while not self._stop.wait(1 / PER_SECOND):
                 value = 0.1 + 0.001 * (self.changes % 100)
                 entry = {"name": "reward", "config": {"each": value}}
                 client.update_config({"per_turn": [entry]})
@@ -49,10 +49,10 @@ class _Changing:
 
 
 def run() -> Findings:
-    """Measure."""
+    """Run the benchmark."""
     line = Measured(
-        f"{SESSIONS} sessions while POST /config comes {A_SECOND} times a second, a step",
-        "the same without",
+        f"{SESSIONS} sessions, {PER_SECOND} POST /config per second, a step",
+        "without changes",
         BAR,
         per=SESSIONS * STEPS,
         unit="step",
@@ -75,4 +75,6 @@ def run() -> Findings:
         steps()
         line.pairs = [(changed(), steps()) for _ in range(ROUNDS)]
     per_round = changing.changes / ROUNDS
-    return Findings([line], [f"configuration: {changing.changes} changes, {per_round:.1f} a round"])
+    return Findings(
+        [line], [f"configuration: {changing.changes} changes, {per_round:.1f} per round"]
+    )

@@ -1,11 +1,10 @@
-"""A process that times one library at a time; `Contestant` drives it, ``main`` is what it runs.
+"""`Contestant`: a process that runs benchmarks of one library; ``main`` runs in the process.
 
-Each library is timed in a process of its own, with the same source, so that both stand alike and
-can take turns. The process reads a line of JSON (``{"task": …, "number": …}``) and answers with
-one. It runs under interpreters that have nothing but the standard library and the library itself.
+Each library is timed in a separate process with the same code, so that the rounds can alternate.
+The process reads lines of JSON (``{"task": …, "number": …}``) and answers each with a line. Its
+interpreter needs only the standard library and the library itself.
 
-Nothing here waits for anything, so seconds are those of the processor: what else the machine does
-counts less.
+No task waits, so CPU time is measured, which depends less on other load.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ class Contestant:
     """A running process that times one library.
 
     Args:
-        python: The interpreter that has the library.
+        python: An interpreter with the library.
         library: ``guerdon`` or ``openenv``.
-        module: What the process runs, which reads and answers as this module does.
-        *arguments: What else that takes.
+        module: The module that the process runs, with the same protocol as this one.
+        *arguments: Further arguments of the module.
     """
 
     def __init__(
@@ -51,14 +50,14 @@ class Contestant:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._process.communicate()  # the end of its input ends it
+        self._process.communicate()  # the process exits at the end of its input
 
     def ask(self, task: str, number: int) -> dict[str, Any]:
         """Run a task once.
 
         Args:
             task: The name of a function of `_Tasks`.
-            number: How many units of work it does.
+            number: The number of units of work.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -66,12 +65,12 @@ class Contestant:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"the process that times {task!r} died")
+            raise RuntimeError(f"the process exited during {task!r}")
         found: dict[str, Any] = json.loads(answer)
         return found
 
     def seconds(self, task: str, number: int) -> Callable[[], float]:
-        """Returns a function that runs the task and returns its seconds."""
+        """Return a function that runs the task and returns its seconds."""
         return lambda: float(self.ask(task, number)["seconds"])
 
 
@@ -80,14 +79,14 @@ class Contestant:
 
 @dataclass(slots=True)
 class Action:
-    """The input of a rubric, for libraries without one."""
+    """An action, for libraries without a class for it."""
 
     content: str
 
 
 @dataclass(slots=True)
 class Observation:
-    """The same."""
+    """An observation, for libraries without a class for it."""
 
     metadata: dict[str, Any]
 
@@ -183,7 +182,7 @@ class _Guerdon(_Tasks):
         return {"seconds": seconds, "digest": _digest(out)}
 
     def checks(self, number: int) -> dict[str, Any]:
-        """Seconds a call of each check, beside those of a function that does nothing."""
+        """Return the seconds per call of each check and of an empty function."""
         pairs = [rollout.steps[0] for rollout in self._recorded(number)]
 
         def nothing(action: Any, observation: Any) -> float:
@@ -217,7 +216,7 @@ class _OpenEnv(_Tasks):
 
     def rollouts(self, number: int) -> dict[str, Any]:
         recorded = self._recorded(number)
-        # The checks stand as they are in the class: nothing between a call and the function.
+        # Static methods, so that a call has no overhead.
         children = [
             type(check.__name__, (self.Rubric,), {"forward": staticmethod(check)})()
             for check in CHECKS
@@ -256,13 +255,13 @@ class _OpenEnv(_Tasks):
 
 
 def _settle() -> None:
-    """Keep the collector from looking at what was there before, which differs by library."""
+    """Exclude existing objects from garbage collection: their number differs by library."""
     gc.collect()
     gc.freeze()
 
 
 def _digest(out: list[dict[str, Any]]) -> str:
-    """A digest of all that was computed, to see that all computed the same."""
+    """Return a digest of the results, for comparison."""
     import hashlib
 
     kept = [{**row, "fingerprint": None} for row in out]

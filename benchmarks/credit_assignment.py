@@ -1,13 +1,12 @@
 """GiGPO over 1,024 trajectories of 50 steps, and the grouping of similar states.
 
-`gigpo` is compared with the same formulas in plain Python, dicts of lists and loops, that take a
-time linear in the rows; and with itself on a quarter of the rows. Groups have 8 trajectories and
-about 170 different states of 400 letters. `group_similar` is compared with the plain greedy
-grouping by ``difflib``, its junk heuristic off, on one group: 400 states of 400 letters, each a few
-letters away from one of 100 templates.
+`gigpo` is compared with the same formulas in plain Python loops, whose time is linear in the number
+of rows, and with itself on a quarter of the rows. Groups have 8 trajectories and about 170
+different states of 400 letters. `group_similar` is compared with greedy grouping by ``difflib``,
+without its junk heuristic, on one group of 400 states of 400 letters, each of which differs in a
+few letters from one of 100 templates.
 
-Each round has texts of its own, that nobody has hashed before: a str remembers its hash, and the
-second to look it up would have it for nothing.
+Each measurement creates new texts, because a str caches its hash.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ from guerdon.credit.states import group_similar
 TRAJECTORIES = 1_024
 STEPS = 50
 GROUP = 8
-POOL = 190  # states that a group may visit, of which it sees about 170
+POOL = 190  # possible states of a group, of which about 170 occur
 LETTERS = 400
 GAMMA = 0.95
 ROUNDS = 15
-ROUNDS_OF_ITSELF = 7
+LINEAR_ROUNDS = 7
 
 STATES, TEMPLATES = 400, 100
 THRESHOLD = 0.95
 EDITS = 6
-ROUNDS_OF_DIFFLIB = 2
+DIFFLIB_ROUNDS = 2
 
 Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of trajectories, as a trainer has them: one entry a row in each list."""
+    """Rows of trajectories: each list has one entry per row."""
 
     rewards: list[float]
     group: list[str]
@@ -57,7 +56,7 @@ class Rows:
 
 
 def run() -> Findings:
-    """Measure."""
+    """Run the benchmark."""
     name = f"gigpo, {TRAJECTORIES:,} × {STEPS} steps"
     against_loops = Measured(name, "plain dicts and loops", 1 / 1.5)
     in_time = Measured(name, "plain dicts and loops", 0.060, absolute=True)
@@ -67,17 +66,17 @@ def run() -> Findings:
     against_loops.pairs = in_time.pairs = _against_loops(found)
     linear.pairs = [
         (_timed(_ours, _batch(4 * TRAJECTORIES))[0], _timed(_ours, _batch(TRAJECTORIES))[0])
-        for _ in range(ROUNDS_OF_ITSELF)
+        for _ in range(LINEAR_ROUNDS)
     ]
     similar.pairs = _against_difflib(found)
     return found
 
 
-def _timed(work: Callable[[Any], Result], given: Any) -> tuple[float, Result]:
-    """The seconds of the processor that it took, and what came out."""
+def _timed(work: Callable[[Any], Result], argument: Any) -> tuple[float, Result]:
+    """Return the CPU time in seconds, and the result."""
     gc.collect()
     start = process_time()
-    result = work(given)
+    result = work(argument)
     return process_time() - start, result
 
 
@@ -107,7 +106,7 @@ def _ours(batch: Rows) -> np.ndarray[Any, Any]:
 
 
 def _plain(batch: Rows) -> list[float]:
-    """The same, as one writes it without numpy."""
+    """Compute the same advantages without numpy."""
     rows_of: dict[str, list[int]] = defaultdict(list)
     for row, trajectory in enumerate(batch.trajectory):
         rows_of[trajectory].append(row)
@@ -136,7 +135,7 @@ def _plain(batch: Rows) -> list[float]:
 
 
 def _relative(values: list[float]) -> list[float]:
-    """How far each is above the mean, in standard deviations."""
+    """Return the distances from the mean in standard deviations."""
     if len(values) < 2:
         return [0.0] * len(values)
     mean = sum(values) / len(values)
@@ -146,7 +145,7 @@ def _relative(values: list[float]) -> list[float]:
 
 
 def _batch(trajectories: int) -> Rows:
-    """A batch whose texts are new; the same whenever it is made."""
+    """Return a reproducible batch with newly created texts."""
     dice = random.Random(trajectories)
     batch = Rows([], [], [], [], [])
     for group in range(trajectories // GROUP):
@@ -170,14 +169,14 @@ def _letters(dice: random.Random) -> bytes:
 
 def _against_difflib(found: Findings) -> Pairs:
     pairs = []
-    for number in range(ROUNDS_OF_DIFFLIB):
+    for number in range(DIFFLIB_ROUNDS):
         ours, groups = _timed(lambda states: group_similar(states, THRESHOLD), _states(number))
         theirs, expected = _timed(_greedy, _states(number))
         pairs.append((ours, theirs))
         if groups.tolist() != expected:
             found.notes.append("group_similar and greedy difflib gave different groups")
-    asked_first, _ = _timed(lambda states: _greedy(states, quick=True), _states(0))
-    found.notes.append(f"greedy difflib that asks quick_ratio() first: {asked_first:.2f} s")
+    with_quick_ratio, _ = _timed(lambda states: _greedy(states, quick=True), _states(0))
+    found.notes.append(f"greedy difflib that calls quick_ratio() first: {with_quick_ratio:.2f} s")
     return pairs
 
 
@@ -185,7 +184,7 @@ def _greedy(states: Sequence[str], quick: bool = False) -> list[int]:
     templates: list[str] = []
     groups = []
     for state in states:
-        matcher = SequenceMatcher(None, "", state, autojunk=False)  # what it finds out of b is kept
+        matcher = SequenceMatcher(None, "", state, autojunk=False)  # it caches its analysis of b
         for number, template in enumerate(templates):
             matcher.set_seq1(template)
             if quick and matcher.quick_ratio() < THRESHOLD:
@@ -200,7 +199,7 @@ def _greedy(states: Sequence[str], quick: bool = False) -> list[int]:
 
 
 def _states(seed: int) -> list[str]:
-    """Texts made of words, each a few letters away from a template."""
+    """Return texts of words, each of which differs from a template in a few letters."""
     dice = random.Random(seed)
     words = ["".join(dice.choices(ascii_lowercase, k=dice.randint(2, 9))) for _ in range(300)]
     templates = [" ".join(dice.choices(words, k=LETTERS))[:LETTERS] for _ in range(TEMPLATES)]

@@ -1,8 +1,8 @@
-"""A process that plays with an echo server, with one library's client; `Contestant` drives it.
+"""A process that steps an echo server with one library's client; `Contestant` controls it.
 
-``python -m benchmarks.echo_client guerdon|openenv URL``. Both libraries' client is their
-``GenericEnvClient``, awaited in asyncio's own event loop. Sessions stay open from one round to the
-next; the seconds are those of the clock, for a client waits for its server most of the time.
+``python -m benchmarks.echo_client guerdon|openenv URL`` uses the ``GenericEnvClient`` of either
+library in asyncio's event loop. Sessions stay open between rounds. Wall time is measured, because
+a client mostly waits for its server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 SESSIONS = 64
-SAID = {"message": "hello"}
+ACTION = {"message": "hello"}
 
 
 class _Player:
@@ -29,28 +29,28 @@ class _Player:
         self._client = GenericEnvClient
 
     async def one(self, number: int) -> float:
-        """Steps in one session."""
+        """Step one session; return the seconds."""
         (client,) = await self._sessions(1)
         start = perf_counter()
         await _play(client, number)
         return perf_counter() - start
 
     async def many(self, number: int) -> float:
-        """Steps in 64 sessions, a task each."""
+        """Step 64 sessions in a task each; return the seconds."""
         clients = await self._sessions(SESSIONS)
         start = perf_counter()
         await asyncio.gather(*[_play(client, number // SESSIONS) for client in clients])
         return perf_counter() - start
 
     async def pool(self, number: int) -> float:
-        """The same with `EnvPool.step_batch`, where each step waits for the slowest session."""
+        """Step 64 sessions with `EnvPool.step_batch`; return the seconds."""
         from guerdon import EnvPool
 
         if self._pool is None:
             self._pool = EnvPool(self._url, n=SESSIONS)
             await self._pool.__aenter__()
             await self._pool.reset_batch()
-        actions = [SAID] * SESSIONS
+        actions = [ACTION] * SESSIONS
         start = perf_counter()
         for _ in range(number // SESSIONS):
             observations = await self._pool.step_batch(actions)
@@ -74,7 +74,7 @@ class _Player:
 
 async def _play(client: Any, steps: int) -> None:
     for _ in range(steps):
-        result = await client.step(SAID)
+        result = await client.step(ACTION)
     assert result.reward == 0.5, result
     assert result.observation["echoed"] == "hello", result
 

@@ -1,7 +1,7 @@
-"""A server of ours with an echo environment, in a process of its own.
+"""A server of guerdon with an echo environment.
 
 ``python -m benchmarks.echo_guerdon [{"max_sessions": …}]`` prints its address once it listens.
-`benchmarks.echo_openenv` is the same of openenv.
+`benchmarks.echo_openenv` is the same environment on a server of openenv.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from guerdon import Action, Environment, Observation, Rubric, State, create_app,
 from guerdon.envs import ServerLimits
 
 
-class Say(Action):
-    """A text, and whether the echo is late or large."""
+class EchoAction(Action):
+    """A text, with the delay and the number of its repetitions."""
 
     message: str
     late_s: float = 0.0
     times: int = 1
 
 
-class Heard(Observation):
+class EchoObservation(Observation):
     echoed: str
 
 
 class Length(Rubric):
-    """A tenth for each character."""
+    """A score of 0.1 per character."""
 
     tunable = ("each",)
 
@@ -41,23 +41,27 @@ class Length(Rubric):
         return len(action.message) * self.each
 
 
-class Echo(Environment[Say, Heard, State]):
-    """Repeats a text."""
+class Echo(Environment[EchoAction, EchoObservation, State]):
+    """Returns the text of an action."""
 
     def __init__(self) -> None:
         super().__init__(rubric=Length())
         self.episode = State()
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **more: Any) -> Heard:
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, **more: Any
+    ) -> EchoObservation:
         self._reset_rubric()
         self.episode = State(episode_id=episode_id)
-        return Heard(echoed="ready")
+        return EchoObservation(echoed="ready")
 
-    def step(self, action: Say, timeout_s: float | None = None, **more: Any) -> Heard:
+    def step(
+        self, action: EchoAction, timeout_s: float | None = None, **more: Any
+    ) -> EchoObservation:
         self.episode.step_count += 1
         if action.late_s:
             time.sleep(action.late_s)
-        return self.score(action, Heard(echoed=action.message * action.times))
+        return self.score(action, EchoObservation(echoed=action.message * action.times))
 
     @property
     def state(self) -> State:
@@ -65,7 +69,7 @@ class Echo(Environment[Say, Heard, State]):
 
 
 def main() -> None:
-    logging.basicConfig(level="CRITICAL")  # what clients do to it is no news here
+    logging.basicConfig(level="CRITICAL")  # the errors of clients are expected
     limits = ServerLimits(**json.loads(sys.argv[1]) if len(sys.argv) > 1 else {})
     serve(create_app(Echo, limits=limits), port=0, ready=lambda url: print(url, flush=True))
 

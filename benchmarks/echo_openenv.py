@@ -1,7 +1,7 @@
-"""openenv's server with the environment of `benchmarks.echo_guerdon`; its interpreter runs it.
+"""A server of openenv with the environment of `benchmarks.echo_guerdon`; openenv's Python runs it.
 
-It does the same work and gives the same rewards, computed in its step: it needs no rubric.
-uvicorn is started as openenv's own servers start it, with whatever event loop it finds.
+It does the same work and returns the same rewards, computed in its step without a rubric. uvicorn
+is started as in openenv's servers, with its default event loop.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import uvicorn
 from openenv.core.env_server import Action, Environment, Observation, State, create_app
 
 
-class Say(Action):
+class EchoAction(Action):
     message: str
     late_s: float = 0.0
     times: int = 1
 
 
-class Heard(Observation):
+class EchoObservation(Observation):
     echoed: str
 
 
 class Echo(Environment):
-    """Repeats a text."""
+    """Returns the text of an action."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -33,15 +33,19 @@ class Echo(Environment):
         super().__init__()
         self.episode = State()
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **more: Any) -> Heard:
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, **more: Any
+    ) -> EchoObservation:
         self.episode = State(episode_id=episode_id)
-        return Heard(echoed="ready")
+        return EchoObservation(echoed="ready")
 
-    def step(self, action: Say, timeout_s: float | None = None, **more: Any) -> Heard:
+    def step(
+        self, action: EchoAction, timeout_s: float | None = None, **more: Any
+    ) -> EchoObservation:
         self.episode.step_count += 1
         if action.late_s:
             time.sleep(action.late_s)
-        observation = Heard(echoed=action.message * action.times)
+        observation = EchoObservation(echoed=action.message * action.times)
         observation.reward = len(action.message) * 0.1
         return observation
 
@@ -51,7 +55,7 @@ class Echo(Environment):
 
 
 def main() -> None:
-    app = create_app(Echo, Say, Heard, env_name="echo", max_concurrent_envs=600)
+    app = create_app(Echo, EchoAction, EchoObservation, env_name="echo", max_concurrent_envs=600)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)

@@ -1,7 +1,7 @@
-"""Steps over ``/ws``, of one session and of 64: our server and client beside openenv's.
+"""Steps over ``/ws`` in one session and in 64: guerdon's server and client, and openenv's.
 
-Each server and each client is a process of its own: openenv's client talks to openenv's server,
-ours to ours. Both serve the same echo environment (`benchmarks.echo_guerdon`). Rounds take turns.
+Each server and each client is a separate process; each client connects to the server of the same
+library. Both serve the same echo environment (`benchmarks.echo_guerdon`). Rounds alternate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.timing import Findings, Measured, take_turns
 
 ROUNDS = 15
 STEPS = 1_600
-# What is measured, how many times as many steps a second as theirs there should be, and rounds.
+# The name of each task, and how many times as many steps per second as openenv's are required.
 TASKS = {
     "one": ("1 session over /ws, a step", 1.3),
     "many": (f"{SESSIONS} sessions over /ws, a step", 1.5),
@@ -26,7 +26,7 @@ TASKS = {
 
 
 def run(openenv: str, missing: str) -> Findings:
-    """Measure. For the arguments see `benchmarks.rubric_calls`."""
+    """Run the benchmark. For the arguments see `benchmarks.rubric_calls`."""
     against = f"openenv {VERSION}, server and client"
     lines = [
         Measured(name, against, 1 / bar, per=STEPS, unit="step", missing=missing)
@@ -38,7 +38,7 @@ def run(openenv: str, missing: str) -> Findings:
         for task, line in zip(TASKS, lines, strict=True):
             other = theirs.seconds(task, STEPS) if theirs is not None else lambda: 0.0
             mine = ours.seconds(task, STEPS)
-            mine(), other()  # sessions are opened by the first
+            mine(), other()  # the first calls open the sessions
             line.pairs = take_turns(mine, other, ROUNDS)
         pool = ours.seconds("pool", STEPS)
         pool()
@@ -59,11 +59,11 @@ def _client(stack: contextlib.ExitStack, python: str, library: str) -> Contestan
 def _steps(line: Measured, bar: float) -> str:
     name = line.name.removesuffix(", a step")
     assert line.ours
-    said = f"{name}: {1 / line.ours:,.0f} steps/s"
+    text = f"{name}: {1 / line.ours:,.0f} steps/s"
     if not line.theirs:
-        return said
+        return text
     middle = median(theirs for _, theirs in line.pairs) / median(ours for ours, _ in line.pairs)
     return (
-        f"{said}, openenv's {1 / line.theirs:,.0f}: {line.theirs / line.ours:.2f} times as many "
-        f"(of the median rounds {middle:.2f}), wanted {bar:g}"
+        f"{text}, openenv's {1 / line.theirs:,.0f}: {line.theirs / line.ours:.2f} times as many "
+        f"({middle:.2f} in the median rounds), required {bar:g}"
     )

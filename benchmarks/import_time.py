@@ -1,8 +1,8 @@
-"""How long a fresh interpreter takes for ``import guerdon; guerdon.Rubric``, itself included.
+"""The time of ``import guerdon; guerdon.Rubric`` in a new interpreter, including its start.
 
-It is compared with ``import openenv.core.rubrics`` in its own environment. Bytecode is there and
-files are in the cache of the disk: each runs once before it is timed. What the bare interpreter
-takes is told below the table; it is not subtracted.
+It is compared with ``import openenv.core.rubrics``. Each runs once before it is timed, so that
+bytecode exists and files are cached. The time of a bare interpreter is printed below the table and
+isn't subtracted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from benchmarks.openenv_home import VERSION
 from benchmarks.timing import Findings, Measured, seconds, take_turns
 
 ROUNDS = 12
-THEIR_ROUNDS = 2  # of several seconds each
+THEIR_ROUNDS = 2  # each takes several seconds
 
 
 def run(openenv: str, missing: str) -> Findings:
-    """Measure. For the arguments see `benchmarks.rubric_calls`."""
+    """Run the benchmark. For the arguments see `benchmarks.rubric_calls`."""
     line = Measured(
         "import guerdon; guerdon.Rubric",
         f"import openenv.core.rubrics, {VERSION}",
@@ -35,7 +35,7 @@ def run(openenv: str, missing: str) -> Findings:
     line.pairs += take_turns(ours, lambda: 0.0, ROUNDS - THEIR_ROUNDS)
     bare = _fresh(sys.executable, "pass")
     fastest = min(bare() for _ in range(ROUNDS))
-    return Findings([line], [f"import: a bare interpreter takes {seconds(fastest)} of it"])
+    return Findings([line], [f"import: a bare interpreter takes {seconds(fastest)}"])
 
 
 def _fresh(python: str, code: str) -> Callable[[], float]:

@@ -1,6 +1,6 @@
-"""A judge behind MCP that takes 100 ms: in memory, or ``python -m benchmarks.judge_mcp`` over HTTP.
+"""An MCP server with a judge that takes 100 ms.
 
-Run, it prints its address.
+``python -m benchmarks.judge_mcp`` serves it over HTTP, and prints its address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class JudgeVerdict(BaseModel):
 
 
 def make() -> MCPServer:
-    """The server, whose construction leaves no handler at the root of logging."""
+    """Create the server; restore the root logger, which the constructor changes."""
     handlers, level = logging.root.handlers[:], logging.root.level
     server = MCPServer("judge")
     logging.root.handlers[:] = handlers

@@ -1,7 +1,7 @@
-"""Judgements through the MCP layer, 64 at a time, by a judge that takes 100 ms; and from a cache.
+"""Judgements over MCP, 64 at a time, by a judge that takes 100 ms; and cached judgements.
 
-In memory, the judge is an object of this process; over streamable HTTP, its server is another
-process. With as many at a time, 1,000 judgements take 1,000 / 64 × 100 ms at best.
+The judge is an object in this process, or a server in another process over streamable HTTP. 1,000
+judgements, 64 at a time, take at least 1,000 / 64 × 100 ms.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ TEMPLATE = "Rate from 0 to 1 how well the question is answered.\n{observation}\n
 
 
 def run() -> Findings:
-    """Measure."""
+    """Run the benchmark."""
     lines = [_measured("in memory", 1.25, judge_mcp.make())]
     with ServerProcess(sys.executable, "benchmarks.judge_mcp") as server:
         lines.append(_measured("streamable HTTP", 2.5, f"{server.url}/mcp"))
     return Findings([*lines, _cached()])
 
 
-def _measured(how: str, bar: float, service: Any) -> Measured:
+def _measured(transport: str, bar: float, service: Any) -> Measured:
     line = Measured(
-        f"{JUDGEMENTS:,} judgements, {AT_ONCE} at a time, {how}",
+        f"{JUDGEMENTS:,} judgements, {AT_ONCE} at a time, {transport}",
         f"{JUDGEMENTS:,} / {AT_ONCE} × 100 ms",
         bar,
         per=JUDGEMENTS,
@@ -58,7 +58,7 @@ def _cached() -> Measured:
 
 
 def _seconds(evaluate: Callable[[Any, Any], Awaitable[Any]]) -> float:
-    """Judge so many pairs, all of them different, so many at a time."""
+    """Judge distinct pairs concurrently; return the seconds."""
     rows = enumerate(checks.rows(JUDGEMENTS))
 
     async def worker() -> None:

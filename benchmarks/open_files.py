@@ -1,15 +1,15 @@
-"""How many files and sockets a process may have open."""
+"""The limit on open files and sockets of a process."""
 
 from __future__ import annotations
 
 
 def raise_file_limit() -> int:
-    """Let this process have as many as the system allows it.
+    """Raise this process's limit to the highest allowed value.
 
     Returns:
-        How many that is.
+        The new limit.
     """
-    import resource  # which Windows hasn't
+    import resource  # missing on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

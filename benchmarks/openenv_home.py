@@ -1,4 +1,4 @@
-"""The environment of its own in which ``openenv`` lives, made with uv under ``.bench/openenv``."""
+"""A virtual environment with ``openenv`` in ``.bench/openenv``, created with uv."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".bench" / "openenv"
 VERSION = "0.10.0"
 
-_ASK = "import importlib.metadata as m, sys; print(m.version('openenv'), *sys.version_info[:3])"
+_PRINT_VERSIONS = (
+    "import importlib.metadata as m, sys; print(m.version('openenv'), *sys.version_info[:3])"
+)
 
 
 def make() -> tuple[str, str]:
-    """Make the environment, unless it is there.
+    """Create the virtual environment unless it exists.
 
     Returns:
-        Its interpreter, and why there is none; one of the two is ``""``.
+        Its interpreter, and the reason if it is missing; one of the two is ``""``.
     """
     python = HOME / "bin" / "python"
-    if _is_there(python):
+    if _is_installed(python):
         return str(python), ""
     uv = _uv()
     if not uv:
-        return "", "there is no uv to install it with"
+        return "", "uv is required to install it, but missing"
     for command in (
         [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)],
         [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python),
@@ -37,9 +39,9 @@ def make() -> tuple[str, str]:
         except (OSError, subprocess.TimeoutExpired) as error:
             return "", f"uv {command[1]}: {error}"
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or ["no word why"])[0]
-            return "", f"uv {command[1]} failed: {said:.80}"
-    return (str(python), "") if _is_there(python) else ("", "it was installed, but doesn't run")
+            message = (done.stderr.strip().splitlines() or ["no error message"])[0]
+            return "", f"uv {command[1]} failed: {message:.80}"
+    return (str(python), "") if _is_installed(python) else ("", "it was installed but doesn't run")
 
 
 def _uv() -> str:
@@ -47,9 +49,9 @@ def _uv() -> str:
     return os.environ.get("UV") or shutil.which("uv") or (str(own) if own.exists() else "")
 
 
-def _is_there(python: Path) -> bool:
-    """Whether the environment has that version, on the Python that runs now."""
+def _is_installed(python: Path) -> bool:
+    """Return whether the environment has this version of openenv and of Python."""
     if not python.exists():
         return False
-    done = subprocess.run([str(python), "-c", _ASK], capture_output=True, text=True)
+    done = subprocess.run([str(python), "-c", _PRINT_VERSIONS], capture_output=True, text=True)
     return done.stdout.split() == [VERSION, *map(str, sys.version_info[:3])]

@@ -1,4 +1,4 @@
-"""What a person would write instead of ``guerdon score``: read JSON, call checks, write JSON.
+"""A plain script instead of ``guerdon score``: read JSON, call the checks, write JSON.
 
 python -m benchmarks.plain_script ROLLOUTS.jsonl OUT.jsonl
 """

@@ -1,9 +1,9 @@
-"""Reward functions on 10,000 rollouts of 20 messages: reading them, and scoring them in process.
+"""Reading 10,000 rollouts of 20 messages, and scoring them with a reward function in process.
 
-Scoring is compared with the bare function, called in a loop over messages that are parsed already;
-the function takes about 20 µs, and what it really takes is told below the table. Reading is
-compared with ``json.loads`` alone on the same lines; each rollout is dropped before the next is
-read, as ``guerdon score`` does.
+Scoring is compared with calls of the bare function in a loop over parsed messages. The function
+takes about 20 µs; the exact time is printed below the table. Reading is compared with
+``json.loads`` on the same lines; each rollout is dropped before the next is read, as in ``guerdon
+score``.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from guerdon import Message, Rollout, read_rollouts, reward_function, score_roll
 
 ROLLOUTS = 10_000
 MESSAGES = 20
-ROUNDS_OF_SCORING = 15
-ROUNDS_OF_READING = 7
+SCORING_ROUNDS = 15
+READING_ROUNDS = 7
 
 _ANSWER = re.compile(r"answer: *(-?\d+)")
 _WORDS = ("the", "crate", "of", "apples", "goes", "to", "a", "stall", "by", "the", "river", "and",
-          "nobody", "asked", "for", "it", "yet")  # fmt: skip
+          "people", "waited", "for", "it", "yet")  # fmt: skip
 
 
 def brief(messages: list[Message], ground_truth: str | None = None, **kwargs: Any) -> float:
-    """The right answer counts 1; many words and calls cost something."""
-    said = [message.text for message in messages if message.role == "assistant"]
-    found = [answer for text in said for answer in _ANSWER.findall(text)]
-    words = sum(len(text.split()) for text in said)
-    different = len(set(said[-1].split()))
+    """Score the answer, minus small penalties for words and calls."""
+    texts = [message.text for message in messages if message.role == "assistant"]
+    found = [answer for text in texts for answer in _ANSWER.findall(text)]
+    words = sum(len(text.split()) for text in texts)
+    different = len(set(texts[-1].split()))
     calls = sum(len(message.tool_calls or ()) for message in messages)
     right = bool(found) and found[-1] == ground_truth
     return (1.0 if right else 0.2) - words / 10_000 + different / 1_000 - calls / 1_000
@@ -44,7 +44,7 @@ scored = reward_function(brief)
 
 
 def run() -> Findings:
-    """Measure."""
+    """Run the benchmark."""
     lines = list(_lines())
     scoring = Measured(
         f"{ROLLOUTS:,} rollouts, a reward function", "the bare function", 1.5, per=ROLLOUTS
@@ -55,21 +55,21 @@ def run() -> Findings:
     reading.pairs = take_turns(
         lambda: _timed(lambda: read_rollouts(lines)),
         lambda: _timed(lambda: map(json.loads, lines)),
-        ROUNDS_OF_READING,
+        READING_ROUNDS,
     )
     kept = [
         _timed(lambda: [list(read_rollouts(lines))]),
         _timed(lambda: [list(map(json.loads, lines))]),
     ]
     found.notes.append(
-        "reading them into a list, where the collector looks at all that is kept: "
+        "reading them into a list, which the garbage collector traverses: "
         f"{kept[0] / ROLLOUTS * 1e6:.0f} µs/rollout, json.loads {kept[1] / ROLLOUTS * 1e6:.0f} µs"
     )
     scoring.pairs = _score(list(read_rollouts(lines)), found)
     if scoring.theirs is not None:
         found.notes.append(
-            f"what the reward function costs: {scoring.theirs * 1e6:.1f} µs; what is read: "
-            f"{sum(map(len, lines)) / ROLLOUTS:,.0f} bytes a rollout"
+            f"the bare reward function: {scoring.theirs * 1e6:.1f} µs; the rollouts: "
+            f"{sum(map(len, lines)) / ROLLOUTS:,.0f} bytes each"
         )
     return found
 
@@ -80,7 +80,7 @@ def _score(rollouts: list[Rollout], found: Findings) -> Pairs:
     return take_turns(
         lambda: _timed(lambda: score_rollouts(scored, rollouts)),
         lambda: _timed(lambda: _bare(rollouts)),
-        ROUNDS_OF_SCORING,
+        SCORING_ROUNDS,
     )
 
 
@@ -90,9 +90,9 @@ def _bare(rollouts: list[Rollout]) -> Iterator[float]:
 
 
 def _timed(begin: Callable[[], Iterable[Any]]) -> float:
-    """The seconds of the processor that it takes to go through all."""
+    """Return the CPU time in seconds of a full iteration."""
     gc.collect()
-    gc.freeze()  # what was there before is none of the collector's business
+    gc.freeze()  # excludes existing objects from collection
     start = process_time()
     for _ in begin():
         pass
@@ -102,7 +102,7 @@ def _timed(begin: Callable[[], Iterable[Any]]) -> float:
 
 
 def _lines() -> Iterator[bytes]:
-    """Rollouts as lines of JSONL: a user and an assistant by turns, who calls a tool at times."""
+    """Yield rollouts as lines of JSONL, with some tool calls of the assistant."""
     dice = random.Random(3)
     for number in range(ROLLOUTS):
         answer = str(dice.randint(-99, 99))
@@ -117,7 +117,7 @@ def _messages(dice: random.Random, number: int) -> list[dict[str, Any]]:
     while len(messages) < MESSAGES:
         messages.append({"role": "user", "content": _text(dice)})
         messages.append({"role": "assistant", "content": _text(dice)})
-        if dice.random() < 0.2 and len(messages) <= MESSAGES - 4:  # it says more when it knows more
+        if dice.random() < 0.2 and len(messages) <= MESSAGES - 4:  # a call and its answer
             call = f"call_{number}_{len(messages)}"
             messages[-1]["tool_calls"] = [_call(dice, call)]
             messages.append({"role": "tool", "tool_call_id": call, "content": _text(dice)})

@@ -1,8 +1,8 @@
-"""Logging the reward of a step, on the thread of the training loop, to a file of JSON lines.
+"""Logging the reward of a step to a file of JSON lines, from the thread of the training loop.
 
-What is measured is the time that the caller's own thread works, against a loop that does nothing.
-It logs as fast as it can while the threads that write work, too, into a queue that takes it all;
-what a step takes by the clock then, and when the file is complete, is told below the table.
+The CPU time of the calling thread is compared with an empty loop. The loop logs as fast as possible
+into a queue for all steps, while the writer threads run. The wall time per step, and until the
+file is complete, are printed below the table.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from time import perf_counter, thread_time
 from benchmarks.timing import Findings, Measured, take_turns
 from guerdon.tracking import RewardLogger
 
-STEPS = 200_000  # long enough for the writer to work at the same time
+STEPS = 200_000  # enough for the writer to run at the same time
 ROUNDS = 5
 BAR_S = 5e-6
 COMPONENTS = {"tests": 1.0, "style": 0.25, "efficiency": 0.5, "format": 1.0, "toxicity": -0.125}
 
 
 def run() -> Findings:
-    """Measure."""
+    """Run the benchmark."""
     line = Measured(
-        "a step logged, jsonl", "a loop that does nothing", BAR_S, per=STEPS, unit="step", more=True
+        "a step logged, jsonl", "an empty loop", BAR_S, per=STEPS, unit="step", more=True
     )
     clock: list[float] = []
     complete: list[float] = []
@@ -35,12 +35,12 @@ def run() -> Findings:
             start, began = thread_time(), perf_counter()
             for step in range(STEPS):
                 logger.log_step(step, 0, 0.5, COMPONENTS, "env-0")
-            spent = thread_time() - start
+            cpu_seconds = thread_time() - start
             clock.append(perf_counter() - began)
             if not logger.flush():
                 raise RuntimeError("the file was not complete in time")
             complete.append(perf_counter() - began)
-            return spent
+            return cpu_seconds
 
         line.pairs = take_turns(ours, _nothing, ROUNDS)
         sent = logger.status()["jsonl"].sent
@@ -48,9 +48,9 @@ def run() -> Findings:
     if sent != STEPS * ROUNDS:
         found.notes.append(f"{sent:,} of {STEPS * ROUNDS:,} steps were logged")
     found.notes.append(
-        f"a step logged takes {min(clock) / STEPS * 1e6:.1f} µs by the clock (at most "
-        f"{max(clock) / STEPS * 1e6:.1f}); it is in the file {min(complete) / STEPS * 1e6:.1f} µs "
-        "a step after the first"
+        f"a step logged takes {min(clock) / STEPS * 1e6:.1f} µs of wall time (at most "
+        f"{max(clock) / STEPS * 1e6:.1f}); until the file is complete, "
+        f"{min(complete) / STEPS * 1e6:.1f} µs per step"
     )
     return found
 

@@ -1,9 +1,8 @@
-"""Normalising an array of 10⁶ rewards of 16 environments, whose ids are whole numbers.
+"""Normalising an array of 10⁶ rewards of 16 environments with integer IDs.
 
-`RewardNormalizer` reads and checks the array, takes it in and gives the normalised rewards. It is
-compared with numpy's mean and standard deviation alone, of the rewards of each environment, picked
-out by a mask; the normalised rewards are not even worked out there. Each round has a normaliser and
-an array of its own.
+`RewardNormalizer` validates the array, updates its statistics, and returns the normalised rewards.
+It is compared with only numpy's mean and standard deviation of each environment's rewards, without
+normalising them. Each round has a new normaliser and a new array.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from guerdon import RewardNormalizer
 REWARDS = 1_000_000
 ENVIRONMENTS = 16
 ROUNDS = 15
-ROUNDS_OF_OTHERS = 5
+OTHER_ROUNDS = 5
 SINGLE = 50_000
 
 Columns = tuple[Any, Any]
 
 
 def run() -> Findings:
-    """Measure."""
+    """Run the benchmark."""
     found = Findings()
     name = f"{REWARDS:,} rewards of {ENVIRONMENTS} environments, normalised"
     line = Measured(name, "bare numpy mean and std per environment", 5)
@@ -44,11 +43,11 @@ def run() -> Findings:
     return found
 
 
-def _timed(work: Callable[[Any], Any], given: Any) -> tuple[float, Any]:
-    """The seconds of the processor that it took, and what came out."""
+def _timed(work: Callable[[Any], Any], argument: Any) -> tuple[float, Any]:
+    """Return the CPU time in seconds, and the result."""
     gc.collect()
     start = process_time()
-    result = work(given)
+    result = work(argument)
     return process_time() - start, result
 
 
@@ -75,29 +74,28 @@ def _bare(columns: Columns) -> list[tuple[float, float]]:
 
 
 def _others() -> str:
-    """How long the other methods take for such an array, and ids that are texts."""
-    told = []
+    """Return the times of other methods, and of texts as IDs."""
+    times = []
     for method in ("min_max", "population", "percentile"):
-        told.append(f"{method} {_fastest(method, _columns(0)) * 1e3:.0f} ms")
+        times.append(f"{method} {_fastest(method, _columns(0)) * 1e3:.0f} ms")
     rewards, env_id = _columns(0)
     names = [f"environment-{number}" for number in env_id.tolist()]
-    told.append(f"mean and std with a list of texts as ids "
+    times.append(f"mean and std with a list of texts as IDs "
                 f"{_fastest('running_mean_std', (rewards, names)) * 1e3:.0f} ms")  # fmt: skip
-    return "such an array by other methods: " + ", ".join(told)
+    return "the same array with other methods: " + ", ".join(times)
 
 
 def _fastest(method: Any, columns: Columns) -> float:
     rounds = (
-        _timed(lambda given: RewardNormalizer(method)(*given), columns)
-        for _ in range(ROUNDS_OF_OTHERS)
+        _timed(lambda given: RewardNormalizer(method)(*given), columns) for _ in range(OTHER_ROUNDS)
     )
     return min(seconds for seconds, _ in rounds)
 
 
 def _one_by_one() -> str:
-    """How long a single reward takes."""
+    """Return the times of normalising a single reward."""
     rewards = _columns(0)[0][:SINGLE].tolist()
-    told = []
+    times = []
     for method in ("running_mean_std", "min_max", "population", "percentile"):
         normalizer = RewardNormalizer(method)  # type: ignore[arg-type]
 
@@ -105,5 +103,5 @@ def _one_by_one() -> str:
             for reward in rewards:
                 normalizer(reward, "chess")
 
-        told.append(f"{method} {_timed(each, rewards)[0] / SINGLE * 1e6:.1f} µs")
-    return "a single reward: " + ", ".join(told)
+        times.append(f"{method} {_timed(each, rewards)[0] / SINGLE * 1e6:.1f} µs")
+    return "a single reward: " + ", ".join(times)

@@ -1,9 +1,9 @@
 """Scoring 10,000 single-turn rollouts in process, with components: `score_rollouts`.
 
-It is compared with a plain loop over the same rollouts, written out by hand, that calls the same
-three checks and builds the same dict; and with openenv's `WeightedSum`, whose children have forward
-hooks that put the components of each rollout into a dict. All give the same rows, which is checked.
-The checks cost about 2 µs each; what they really cost is told below the table.
+It is compared with a plain loop that calls the same three checks and builds the same dict, and with
+openenv's `WeightedSum`, whose children have forward hooks that collect the components. The rows of
+all three are checked to be equal. The checks take about 2 µs each; the exact times are printed
+below the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROUNDS = 60
 
 
 def run(openenv: str, missing: str) -> Findings:
-    """Measure. For the arguments see `benchmarks.rubric_calls`."""
+    """Run the benchmark. For the arguments see `benchmarks.rubric_calls`."""
     name = f"{ROLLOUTS:,} rollouts"
     against_loop = Measured(name, "plain loop", 1.8, per=ROLLOUTS, unit="rollout")
     against_hooks = Measured(
@@ -39,7 +39,7 @@ def run(openenv: str, missing: str) -> Findings:
 
 def _pairs(ours: Contestant, theirs: Contestant, task: str, found: Findings) -> Pairs:
     if ours.ask("rollouts", ROLLOUTS)["digest"] != theirs.ask(task, ROLLOUTS)["digest"]:
-        found.notes.append(f"10,000 rollouts: {task!r} gave other rows than score_rollouts")
+        found.notes.append(f"10,000 rollouts: {task!r} and score_rollouts gave different rows")
     return take_turns(ours.seconds("rollouts", ROLLOUTS), theirs.seconds(task, ROLLOUTS), ROUNDS)
 
 
@@ -48,4 +48,4 @@ def _cost_of_checks(contestant: Contestant) -> str:
     best = {name: min(each[name] for each in rounds) for name in rounds[0]}
     nothing = best.pop("nothing")
     costs = ", ".join(f"{name} {cost * 1e6:.2f} µs" for name, cost in best.items())
-    return f"what a check costs: {costs}; a function that does nothing {nothing * 1e6:.2f} µs"
+    return f"time per check: {costs}; an empty function {nothing * 1e6:.2f} µs"

@@ -1,7 +1,7 @@
-"""What a call costs: a leaf, a `WeightedSum` of 3 and a `Sequential` of 3, without recording.
+"""Calls of a leaf, a `WeightedSum` of 3 and a `Sequential` of 3, without recording.
 
-The rubrics return a constant, so that nothing but the call is timed. The same class is timed in
-openenv, in a process of its own; the two take turns.
+The rubrics return a constant, so that only the call is timed. The same classes of openenv are timed
+in a separate process; rounds alternate.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NAMES = {
 
 
 def run(openenv: str, missing: str) -> Findings:
-    """Measure.
+    """Run the benchmark.
 
     Args:
-        openenv: The interpreter that has openenv; ``""`` where there is none.
-        missing: Why there is none.
+        openenv: An interpreter with openenv, or ``""``.
+        missing: The reason if openenv is missing.
     """
     lines = [
         Measured(NAMES[task], f"openenv {VERSION}", bar, per=CALLS, unit="call", missing=missing)

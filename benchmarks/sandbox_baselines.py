@@ -1,10 +1,10 @@
-"""The baselines of the sandbox for reward functions; none of them isolates anything.
+"""The baselines of the sandbox for reward functions, without any isolation.
 
 ``python -m benchmarks.sandbox_baselines once`` is a new interpreter for one call: it imports
-pydantic, reads a job, calls the function, and writes the score. ``… serve`` has imported pydantic,
-and forks for each job: the copy calls the function, replies over a pipe and ends, and does nothing
-else. ``… serve-guerdon`` does the same with the imports of a reward function of guerdon, and with
-its messages and results: the rest is the cost of isolating a call.
+pydantic, reads a job, calls the function, and writes the score. ``… serve`` imports pydantic once
+and forks for each job; the child calls the function, replies over a pipe and exits. The mode
+``serve-guerdon`` does the same with the imports, messages and results of a reward function of
+guerdon; the remaining difference is the cost of isolating a call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LENGTH = struct.Struct("!I")
 
 
 class Turn(BaseModel):
-    """A message, as far as the function needs it."""
+    """The part of a message that the function reads."""
 
     role: str
     content: str
@@ -37,47 +37,45 @@ class Turn(BaseModel):
 
 
 class Job(BaseModel):
-    """What the function is called with."""
+    """The arguments of a call."""
 
     messages: list[Turn]
     ground_truth: str
 
 
 def job_of(messages: list[dict[str, str]], ground_truth: str) -> bytes:
-    """A job as bytes."""
+    """Return a job as bytes."""
     return json.dumps({"messages": messages, "ground_truth": ground_truth}).encode()
 
 
 def answer(data: bytes) -> bytes:
-    """What the function answers to a job."""
+    """Return the function's score of a job."""
     job = Job.model_validate_json(data)
     return json.dumps(brief(job.messages, job.ground_truth)).encode()
 
 
 class NewInterpreter:
-    """An interpreter for each call."""
+    """Starts a new interpreter for each call."""
 
     def call(self, job: bytes) -> float:
-        """Have a job answered."""
+        """Return the score of a job."""
         return float(_run("once", stdin=job))
 
 
 class ForkServer:
-    """A process that forks for each call, and does nothing else.
-
-    Used by one thread at a time.
+    """A process that forks for each call. Not thread-safe.
 
     Args:
-        what: ``serve`` or ``serve-guerdon``.
+        mode: ``serve`` or ``serve-guerdon``.
     """
 
-    def __init__(self, what: str = "serve") -> None:
+    def __init__(self, mode: str = "serve") -> None:
         self._process = subprocess.Popen(
-            _command(what), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            _command(mode), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
 
     def call(self, job: bytes) -> float:
-        """Have a job answered."""
+        """Return the score of a job."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -91,12 +89,12 @@ class ForkServer:
         self._process.communicate()
 
 
-def _command(what: str) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.sandbox_baselines", what]
+def _command(mode: str) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.sandbox_baselines", mode]
 
 
-def _run(what: str, *, stdin: bytes) -> bytes:
-    done = subprocess.run(_command(what), input=stdin, stdout=subprocess.PIPE, check=True)
+def _run(mode: str, *, stdin: bytes) -> bytes:
+    done = subprocess.run(_command(mode), input=stdin, stdout=subprocess.PIPE, check=True)
     return done.stdout
 
 
@@ -110,29 +108,29 @@ def _serve(stdin: IO[bytes], answer: Callable[[bytes], bytes]) -> None:
         os.waitpid(pid, 0)
 
 
-def _guerdons() -> Callable[[bytes], bytes]:
-    """What answers with guerdon's own messages and results, and gives the score."""
+def _guerdon_answer() -> Callable[[bytes], bytes]:
+    """Return a function that answers with guerdon's messages and results."""
     from guerdon import EvaluateResult, Message, RewardFunction
 
     function, messages = RewardFunction(brief), TypeAdapter(list[Message])
 
     def score(data: bytes) -> bytes:
         job = json.loads(data)
-        given = messages.validate_python(job["messages"])
-        result: EvaluateResult = function(given, job["ground_truth"])
+        read = messages.validate_python(job["messages"])
+        result: EvaluateResult = function(read, job["ground_truth"])
         text = result.model_dump_json()
         return json.dumps(EvaluateResult.model_validate_json(text).score).encode()
 
     return score
 
 
-def main(what: str) -> Any:
-    """Be one of them."""
+def main(mode: str) -> Any:
+    """Run one of the baselines."""
     stdin = sys.stdin.buffer
-    if what == "serve":
+    if mode == "serve":
         return _serve(stdin, answer)
-    if what == "serve-guerdon":
-        return _serve(stdin, _guerdons())
+    if mode == "serve-guerdon":
+        return _serve(stdin, _guerdon_answer())
     return os.write(1, answer(stdin.read()))
 
 

@@ -1,10 +1,10 @@
 """Reward functions in `EvalSandbox` at the level ``strict``, on conversations of 20 messages.
 
-A call in a fresh fork is compared with a new interpreter that imports pydantic and calls the same
-function, and, two at a time, with two servers that fork and reply and do nothing else. The bars of
-throughput are given as times: 0.55 of the other's calls a second is 1.82 of its time. With `reuse`
-a call is compared with one of a ``multiprocessing`` pool, which is given the same messages. A batch
-is compared with the same function in this process; its time is printed below the table.
+A call in a new fork is compared with a new interpreter that imports pydantic and calls the same
+function and, two at a time, with two servers that only fork and reply. The bars of throughput are
+stated as times: 0.55 times as many calls per second are 1.82 times as long. With `reuse`, a call is
+compared with a call of a ``multiprocessing`` pool with the same messages. A batch is compared with
+the same function in this process; its time is printed below the table.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Caller = Callable[[int], float]
 
 
 def run() -> Findings:
-    """Measure."""
+    """Run the benchmark."""
     jobs = [conversation(number) for number in range(CONVERSATIONS)]
     given = [(read_messages(messages, "messages"), truth) for messages, truth in jobs]
     plain = [job_of(messages, truth) for messages, truth in jobs]
@@ -50,7 +50,7 @@ def run() -> Findings:
 
 
 def _one_by_one(given: Sequence[Any], plain: Sequence[bytes], found: Findings) -> Measured:
-    line = Measured("call, strict, a fork each", "a new python, pydantic", 0.04, unit="call")
+    line = Measured("call, strict, a fork per call", "a new python, pydantic", 0.04, unit="call")
     interpreter = NewInterpreter()
     with _sandbox("brief") as sandbox:
         ours, theirs = _ours(sandbox, given), lambda place: interpreter.call(plain[place])
@@ -62,23 +62,24 @@ def _one_by_one(given: Sequence[Any], plain: Sequence[bytes], found: Findings) -
 
 
 def _by_two(given: Sequence[Any], plain: Sequence[bytes], found: Findings) -> Measured:
-    line = _beside("serve-guerdon", given, plain, found)
-    bare = _beside("serve", given, plain, found)
-    for each, what in ((line, "have imported the same"), (bare, "have imported pydantic alone")):
+    line = _compare("serve-guerdon", given, plain, found)
+    bare = _compare("serve", given, plain, found)
+    for each, imports in ((line, "the same imports"), (bare, "only pydantic imported")):
         assert each.ours is not None
         assert each.theirs is not None
         found.notes.append(
-            f"calls a second, two at a time: {1 / each.ours:,.0f} in strict, {1 / each.theirs:,.0f}"
-            f" of servers that fork and reply and {what}: {each.theirs / each.ours:.2f} ×"
+            f"calls per second, two at a time: {1 / each.ours:,.0f} in strict, "
+            f"{1 / each.theirs:,.0f} with servers that fork and reply, with {imports}: "
+            f"{each.theirs / each.ours:.2f} ×"
         )
     return line
 
 
-def _beside(what: str, given: Sequence[Any], plain: Sequence[bytes], found: Findings) -> Measured:
+def _compare(mode: str, given: Sequence[Any], plain: Sequence[bytes], found: Findings) -> Measured:
     line = Measured("the same, two at a time", "fork and reply, two servers", 1 / 0.55, unit="call")
     with ExitStack() as stack:
         sandbox = stack.enter_context(_sandbox("brief", workers=WORKERS))
-        servers = [stack.enter_context(ForkServer(what)) for _ in range(WORKERS)]
+        servers = [stack.enter_context(ForkServer(mode)) for _ in range(WORKERS)]
         threads = stack.enter_context(ThreadPoolExecutor(WORKERS))
         ours = [_ours(sandbox, given)] * WORKERS
         theirs = [_theirs(server, plain) for server in servers]
@@ -91,7 +92,7 @@ def _beside(what: str, given: Sequence[Any], plain: Sequence[bytes], found: Find
 
 def _reused(given: Sequence[tuple[list[Message], str]]) -> Measured:
     line = Measured("call, strict, reuse=True", "a call of multiprocessing.Pool", 2, unit="call")
-    start = multiprocessing.get_context("spawn")  # there are threads here
+    start = multiprocessing.get_context("spawn")  # this process has threads
     with start.Pool(1) as pool, _sandbox("brief", reuse=True) as sandbox:
         ours, theirs = _ours(sandbox, given), lambda place: pool.apply(brief, given[place])
         line.pairs = take_turns(
@@ -115,7 +116,7 @@ def _batch(given: Sequence[tuple[list[Message], str]], found: Findings) -> Measu
     if line.theirs is not None:
         one = min(_timed(lambda: brief(*given[0])) for _ in range(100))
         found.notes.append(
-            f"what the function costs in process: {seconds(line.theirs / len(given))} a rollout in "
+            f"the function in process: {seconds(line.theirs / len(given))} per rollout in "
             f"the batch, {seconds(one)} in a single call"
         )
     return line
@@ -140,16 +141,16 @@ def _theirs(server: ForkServer, plain: Sequence[bytes]) -> Caller:
 
 def _check(ours: Caller, theirs: Caller, given: Sequence[Any], found: Findings) -> None:
     if not ours(0) == theirs(0) == brief(*given[0]):
-        found.notes.append("the sandbox and what it is compared with gave different scores")
+        found.notes.append("the sandbox and the baseline gave different scores")
 
 
 def _each(call: Caller, count: int) -> float:
-    """The seconds of one of so many calls, one after the other."""
+    """Return the seconds per call of sequential calls."""
     return _timed(lambda: [call(number % CONVERSATIONS) for number in range(count)]) / count
 
 
 def _at_once(threads: ThreadPoolExecutor, callers: Sequence[Caller]) -> float:
-    """The same, with a thread for each caller; of all calls together."""
+    """Return the seconds per call of concurrent callers, with a thread for each."""
     work = lambda call: _each(call, CALLS_BY_TWO)  # noqa: E731
     return _timed(lambda: list(threads.map(work, callers))) / CALLS_BY_TWO / len(callers)
 

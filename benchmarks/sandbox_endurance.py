@@ -1,9 +1,9 @@
-"""1,000 programs, and as many calls of a function, in a row: what they leave behind.
+"""Resources that 1,000 programs, and 1,000 calls of a function, leave behind.
 
-The programs end in all ways there are. What there is after the last is compared with what there was
-after the 100th: processes, files, open descriptors, and the memory of this process, of the worker's
-own, and of the one that the calls are copies of. When the sandbox is closed, nothing may be left of
-what it started and made.
+The programs end in all possible ways. The state after the last one is compared with the state after
+the 100th: processes, files, open descriptors, and the memory of this process, of the supervisor,
+and of the process from which calls are forked. After the sandbox is closed, no process, file or
+descriptor of it may be left.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from guerdon.types import read_messages
 RUNS = 1_000
 FIRST = 100
 FILE = Path(__file__).with_name("sandbox_reward.py")
-MOST_MORE = 5e6  # bytes
+MEMORY_GROWTH = 5e6  # bytes
 
 LIMITS = Limits(seconds=2, memory_bytes=64 << 20, output_bytes=10_000, files=10)
 SHORT = Limits(seconds=0.05)
 
-# Programs, each with the ending that it has.
+# Programs with their endings.
 PROGRAMS = {
     "print('well')": "ok",
     "import sys; sys.exit(3)": "nonzero",
@@ -46,18 +46,18 @@ PROGRAMS = {
     "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     "": "ok",
 }
-LOOP = "while True: pass"  # under SHORT
+LOOP = "while True: pass"  # with the limits SHORT
 
 
 @dataclass(slots=True)
-class Left:
-    """What there is at a moment, without what others had started before.
+class Usage:
+    """The resources in use, without processes that existed before.
 
     Attributes:
-        processes: How many there are under this one.
-        files: How many files and folders there are where sandboxes have theirs.
-        descriptors: How many are open, here and in those processes.
-        memory: Bytes that are resident, of this process, then of those, a parent before its child.
+        processes: The number of descendants of this process.
+        files: The number of files and folders in the sandboxes' folder.
+        descriptors: The number of open descriptors of this process and its descendants.
+        memory: The resident memory in bytes of this process and each descendant, parents first.
     """
 
     processes: int = 0
@@ -67,18 +67,18 @@ class Left:
 
 
 def run() -> Findings:
-    """Measure."""
-    why = missing()
-    if why:
-        name = f"{RUNS:,} runs in a row, what they leave behind"
-        return Findings([Counted(name, "after the 100th", 0, missing=why)])
+    """Run the benchmark."""
+    reason = missing()
+    if reason:
+        name = f"{RUNS:,} runs, resources left behind"
+        return Findings([Counted(name, "after the 100th", 0, missing=reason)])
     with _folder() as folder:
         return Findings([*_programs(folder), *_calls(folder)])
 
 
 def _programs(folder: Path) -> list[Counted]:
     others = set(members(os.getpid()))
-    before = _left(folder, others)
+    before = _usage(folder, others)
     with open_sandbox("strict", workers=1, limits=LIMITS) as sandbox:
         programs = [*PROGRAMS.items()]
 
@@ -88,58 +88,62 @@ def _programs(folder: Path) -> list[Counted]:
             program, ending = programs[number % len(programs)]
             return sandbox.run(program).ending == ending
 
-        wrong, at_first, at_last = _in_a_row(one, folder, others)
-    after = _left(folder, others)
-    what = f"{RUNS:,} programs"
-    lines = _lines(what, ("this process", "the supervisor"), at_first, at_last)
-    return [Counted(f"{what}, other endings", "", 0, wrong), *lines, _all(what, before, after)]
+        wrong, at_first, at_last = _run_all(one, folder, others)
+    after = _usage(folder, others)
+    title = f"{RUNS:,} programs"
+    lines = _lines(title, ("this process", "the supervisor"), at_first, at_last)
+    return [Counted(f"{title}, other endings", "", 0, wrong), *lines, _all(title, before, after)]
 
 
 def _calls(folder: Path) -> list[Counted]:
     others = set(members(os.getpid()))
-    before = _left(folder, others)
+    before = _usage(folder, others)
     messages, truth = conversation(0)
     given = read_messages(messages, "messages")
     with EvalSandbox(f"{FILE}:brief", level="strict") as sandbox:
-        wrong, at_first, at_last = _in_a_row(
+        wrong, at_first, at_last = _run_all(
             lambda _: sandbox.evaluate(given, truth).score is not None, folder, others
         )
-    after = _left(folder, others)
-    what = f"{RUNS:,} calls"
-    lines = _lines(what, ("this process", "the supervisor", "the template"), at_first, at_last)
-    return [Counted(f"{what}, without a score", "", 0, wrong), *lines, _all(what, before, after)]
+    after = _usage(folder, others)
+    title = f"{RUNS:,} calls"
+    lines = _lines(title, ("this process", "the supervisor", "the template"), at_first, at_last)
+    return [Counted(f"{title}, without a score", "", 0, wrong), *lines, _all(title, before, after)]
 
 
-def _in_a_row(one: Callable[[int], bool], folder: Path, others: set[int]) -> tuple[int, Left, Left]:
-    """Run all; return how many went wrong, and what there was after the 100th and the last."""
-    wrong, at_first = 0, Left()
+def _run_all(
+    one: Callable[[int], bool], folder: Path, others: set[int]
+) -> tuple[int, Usage, Usage]:
+    """Run all; return the number of failures, and the usage after the 100th and the last run."""
+    wrong, at_first = 0, Usage()
     for number in range(1, RUNS + 1):
         wrong += not one(number)
         if number == FIRST:
-            at_first = _left(folder, others)
-    return wrong, at_first, _left(folder, others)
+            at_first = _usage(folder, others)
+    return wrong, at_first, _usage(folder, others)
 
 
-def _lines(what: str, names: tuple[str, ...], first: Left, last: Left) -> Iterator[Counted]:
+def _lines(title: str, names: tuple[str, ...], first: Usage, last: Usage) -> Iterator[Counted]:
     against = f"after the {FIRST}th"
-    for left in ("processes", "files", "descriptors"):
-        yield Counted(f"{what}, {left}", against, 0, getattr(last, left), getattr(first, left))
+    for resource in ("processes", "files", "descriptors"):
+        yield Counted(
+            f"{title}, {resource}", against, 0, getattr(last, resource), getattr(first, resource)
+        )
     for name, ours, theirs in zip(names, last.memory, first.memory, strict=True):
-        yield Counted(f"{what}, memory of {name}", against, MOST_MORE, ours, theirs, "B")
+        yield Counted(f"{title}, memory of {name}", against, MEMORY_GROWTH, ours, theirs, "B")
 
 
-def _all(what: str, before: Left, after: Left) -> Counted:
-    """What is left of anything when the sandbox is closed."""
-    ours, theirs = (left.processes + left.files + left.descriptors for left in (after, before))
-    return Counted(f"{what}, all three when closed", "before it was opened", 0, ours, theirs)
+def _all(title: str, before: Usage, after: Usage) -> Counted:
+    """Compare the resources before opening and after closing the sandbox."""
+    ours, theirs = (each.processes + each.files + each.descriptors for each in (after, before))
+    return Counted(f"{title}, all three when closed", "before it was opened", 0, ours, theirs)
 
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Have sandboxes make their folders in one of its own."""
+    """Create a temporary folder in which sandboxes create theirs."""
     usual = tempfile.tempdir
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o711)  # as root, calls are another user's
+        os.chmod(folder, 0o711)  # if this is root, calls run as another user
         tempfile.tempdir = folder
         try:
             yield Path(folder)
@@ -147,12 +151,12 @@ def _folder() -> Iterator[Path]:
             tempfile.tempdir = usual
 
 
-def _left(folder: Path, others: set[int]) -> Left:
+def _usage(folder: Path, others: set[int]) -> Usage:
     gc.collect()
-    under = [pid for pid in members(os.getpid()) if pid not in others]
-    pids = [os.getpid(), *under]
-    return Left(
-        processes=len(under),
+    descendants = [pid for pid in members(os.getpid()) if pid not in others]
+    pids = [os.getpid(), *descendants]
+    return Usage(
+        processes=len(descendants),
         files=len([*folder.rglob("*")]),
         descriptors=sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids),
         memory=[_resident(pid) for pid in pids],

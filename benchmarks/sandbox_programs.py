@@ -1,7 +1,7 @@
-"""HumanEval's problems with their own solutions: `check_program`, ``strict``, two at a time.
+"""HumanEval's problems with their canonical solutions: `check_program`, ``strict``, two at a time.
 
-Each is compared with what has no sandbox at all: a file of the solution and its test, run by
-``subprocess.run([python, file])``, two at a time as well.
+It is compared with running a file of the solution and its test without a sandbox, with
+``subprocess.run([python, file])``, also two at a time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LIMITS = Limits(seconds=30)
 
 
 def run() -> Findings:
-    """Measure."""
+    """Run the benchmark."""
     path = problems_path()
-    missing = "" if path else "HumanEval isn't at hand; $GUERDON_DATA names the folder"
+    missing = "" if path else "HumanEval is missing; set $GUERDON_DATA to its folder"
     tasks = [] if path is None else list(read_problems(path))
     name = f"HumanEval, {len(tasks)} problems, strict" if tasks else "HumanEval, strict"
-    line = Measured(name, "python FILE each", 1, missing=missing)
+    line = Measured(name, "python FILE for each", 1, missing=missing)
     failed = Counted("HumanEval, solutions that don't pass", "", 0, missing=missing)
     if tasks:
         failed.ours = _measure(tasks, line)
@@ -39,7 +39,7 @@ def run() -> Findings:
 
 
 def _measure(tasks: list[Task], line: Measured) -> int:
-    """Fill the line; return how many did not pass, in any round of either."""
+    """Add rounds to the line; return the number of problems that failed in any round."""
     failed = set()
     with (
         TemporaryDirectory() as folder,

@@ -1,6 +1,6 @@
-"""The reward functions that are called in a sandbox, and the conversations that they score.
+"""Reward functions for sandboxes, and conversations to score.
 
-Imports nothing but the standard library: what a sandbox is compared with runs them, too.
+This module imports only the standard library, because the baselines run it too.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ MESSAGES = 20
 _ANSWER = re.compile(r"answer: *(-?\d+)")
 _STEP = re.compile(r"\d+ [-+*] \d+ = -?\d+")
 _WORDS = ("the", "crate", "of", "apples", "goes", "to", "a", "stall", "by", "the", "river", "and",
-          "nobody", "asked", "for", "it", "yet", "3 + 4 = 7", "12 * 2 = 24")  # fmt: skip
+          "people", "waited", "for", "it", "yet", "3 + 4 = 7", "12 * 2 = 24")  # fmt: skip
 
 
 def brief(messages: list[Any], ground_truth: str | None = None) -> float:
-    """The right answer counts 1; steps are worth something, and many words cost something."""
+    """Score the answer, plus a small reward for steps and a small penalty for words."""
     texts = [message.text for message in messages if message.role == "assistant"]
     found = [answer for text in texts for answer in _ANSWER.findall(text)]
     steps = sum(len(_STEP.findall(text)) for text in texts)
@@ -28,7 +28,7 @@ def brief(messages: list[Any], ground_truth: str | None = None) -> float:
 
 
 def wordy(rollouts_messages: list[list[Any]], ground_truths: list[str]) -> list[float]:
-    """The same for each of a batch, less what it has in common with the others."""
+    """Score each of a batch like `brief`, minus the words in common with the others."""
     bags = [
         {word for message in messages for word in message.text.split()}
         for messages in rollouts_messages
@@ -42,7 +42,7 @@ def wordy(rollouts_messages: list[list[Any]], ground_truths: list[str]) -> list[
 
 
 def conversation(number: int) -> tuple[list[dict[str, str]], str]:
-    """Messages of 50 to 300 letters, the assistant's every other one, and the true answer."""
+    """Return messages of 50 to 300 letters, with alternating roles, and the right answer."""
     dice = random.Random(number)
     messages = [
         {

@@ -1,9 +1,8 @@
 """``guerdon score --workers 1`` over 10⁶ rows, from a JSONL file to a JSONL file.
 
-The whole command is timed as a process, starting and loading included, and so is what it is
-compared with, `benchmarks.plain_script`: ``json.loads``, the plain loop, ``json.dumps``. Rows have
-400 to 500 bytes, two messages, and three checks of about 2 µs each. The peak memory of both is told
-below the table.
+It is compared with `benchmarks.plain_script`: ``json.loads``, a plain loop, ``json.dumps``. Both
+are timed as processes, including their start. Rows have 400 to 500 bytes, two messages, and three
+checks of about 2 µs each. The peak memory of both is printed below the table.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(slots=True)
 class Program:
-    """A command that is timed.
+    """A command to time.
 
     Attributes:
-        command: What is run.
-        peak: The most memory that it took, in bytes.
-        failed: What it said, where it failed.
+        command: The arguments.
+        peak: The peak memory in bytes.
+        failed: The messages of failed runs.
     """
 
     command: list[str]
@@ -40,26 +39,26 @@ class Program:
     failed: list[str] = field(default_factory=list)
 
     def seconds(self) -> float:
-        """Run it once."""
-        with tempfile.TemporaryFile("w+") as said:
+        """Run the command once; return the seconds."""
+        with tempfile.TemporaryFile("w+") as output:
             start = perf_counter()
-            process = subprocess.Popen(self.command, cwd=ROOT, stdout=said, stderr=said)
+            process = subprocess.Popen(self.command, cwd=ROOT, stdout=output, stderr=output)
             _, status, usage = os.wait4(process.pid, 0)
             seconds = perf_counter() - start
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode:
-                said.seek(0)
-                self.failed.append(f"exit {process.returncode}: {said.read()[-300:].strip()}")
+                output.seek(0)
+                self.failed.append(f"exit {process.returncode}: {output.read()[-300:].strip()}")
         unit = 1 if sys.platform == "darwin" else 1024
         self.peak = max(self.peak, usage.ru_maxrss * unit)
         return seconds
 
 
 def run(count: int = ROWS) -> Findings:
-    """Measure.
+    """Run the benchmark.
 
     Args:
-        count: How many rows.
+        count: The number of rows.
     """
     line = Measured(
         f"guerdon score, {count:,} rows", "json + plain loop", 2.5, per=count, unit="row"
@@ -80,7 +79,7 @@ def run(count: int = ROWS) -> Findings:
         if not (ours.failed or theirs.failed) and not _same(ours_out, theirs_out):
             found.notes.append("guerdon score and the plain loop gave different rows")
     found.notes.append(
-        f"guerdon score: {size / count:.0f} bytes a row; peak memory "
+        f"guerdon score: {size / count:.0f} bytes per row; peak memory "
         f"{ours.peak / 2**20:.0f} MiB, the plain loop's {theirs.peak / 2**20:.0f} MiB"
     )
     return found
@@ -94,7 +93,7 @@ def _write(path: str, count: int) -> int:
 
 
 def _same(ours: str, theirs: str, sample: int = 1_000) -> bool:
-    """Whether both files hold the same first rows, fingerprints aside."""
+    """Return whether the first rows of both files are equal, except for fingerprints."""
     with open(ours) as one, open(theirs) as other:
         for _ in range(sample):
             a, b = one.readline(), other.readline()

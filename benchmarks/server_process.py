@@ -1,4 +1,4 @@
-"""A server in a process of its own, and measurements of that process."""
+"""A server in another process, and measurements of that process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class ServerProcess:
-    """A server that runs in a process of its own.
+    """A server in another process.
 
     Args:
-        python: The interpreter that has its library.
-        module: What it runs, which prints the address that it listens on.
-        *arguments: What that takes.
+        python: An interpreter with the server's library.
+        module: The module to run, which prints its address.
+        *arguments: The arguments of the module.
 
     Attributes:
         url: The address.
@@ -54,11 +54,11 @@ class ServerProcess:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port of the server."""
         return int(self.url.rpartition(":")[2])
 
     def get(self, path: str, timeout_s: float = 10) -> str | None:
-        """The body of the answer; None if there is none."""
+        """Return the body of the response, or None without a response."""
         try:
             with urllib.request.urlopen(self.url + path, timeout=timeout_s) as answer:
                 text: str = answer.read().decode()
@@ -67,7 +67,7 @@ class ServerProcess:
             return None
 
     def metric(self, name: str) -> float:
-        """A metric of our server by its full name; 0 if there is none."""
+        """Return a metric of guerdon's server by its full name; 0 if it is missing."""
         found = re.search(rf"^{re.escape(name)} (\S+)$", self.get("/metrics") or "", re.MULTILINE)
         return float(found[1]) if found else 0.0
 
@@ -79,7 +79,7 @@ class ServerProcess:
 
     @property
     def descriptors(self) -> int:
-        """The lowest of a few counts: the last request may still be closing."""
+        """The smallest of several counts, because the last request may still be closing."""
         folder, counts = f"/proc/{self._process.pid}/fd", []
         for _ in range(5):
             counts.append(len(os.listdir(folder)))
@@ -88,15 +88,15 @@ class ServerProcess:
 
     @property
     def resident(self) -> int:
-        """Its memory, in bytes."""
+        """The resident memory in bytes."""
         pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def settled(self, sessions: float, descriptors: int, limit_s: float = 30) -> float:
-        """Waits until at most so many sessions and descriptors are open, or a timeout.
+        """Wait until at most so many sessions and descriptors are open, or for a timeout.
 
         Returns:
-            The seconds that it took.
+            The seconds waited.
         """
         start = time.monotonic()
         _wait_until(
@@ -107,21 +107,21 @@ class ServerProcess:
 
 
 def missing() -> str:
-    """Why processes can't be measured here; ``""`` if they can."""
-    return "" if os.path.exists("/proc/self/statm") else "there is no /proc here"
+    """Return why processes can't be measured on this system; ``""`` if they can."""
+    return "" if os.path.exists("/proc/self/statm") else "this system has no /proc"
 
 
 def ours(**limits: Any) -> ServerProcess:
-    """Our echo server."""
+    """Start guerdon's echo server."""
     import json
 
     return ServerProcess(sys.executable, "benchmarks.echo_guerdon", json.dumps(limits))
 
 
-def _wait_until(there: Callable[[], bool], limit_s: float) -> None:
-    give_up = time.monotonic() + limit_s
-    while time.monotonic() < give_up:
+def _wait_until(condition: Callable[[], bool], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            if there():
+            if condition():
                 return
         time.sleep(0.05)

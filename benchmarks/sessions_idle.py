@@ -1,9 +1,9 @@
-"""512 open sessions that do nothing: what they cost the server in threads and in memory.
+"""Threads and memory of the server for 512 idle sessions.
 
-Sessions are opened one after another, each is reset and takes a step, and then they are left
-alone. Before that, one session has come and gone, so that what the server loads and starts once
-is there. Then the same with sessions opened all at once, whose environments are made in as many
-threads as the server has; those end when nobody has needed them for a while.
+Sessions are opened one after another; each is reset, takes one step, and is then idle. One session
+was opened and closed before, so that the server has loaded everything. In a second part, sessions
+are opened at the same time: their environments are created in many threads, which end after some
+idle time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SESSIONS = 512
 
 
 def run() -> Findings:
-    """Measure."""
-    threads = Counted(f"{SESSIONS} idle sessions, threads", "before they came", 0, unit="threads")
-    memory = Counted(f"{SESSIONS} idle sessions, memory of each", "–", unit="B")
+    """Run the benchmark."""
+    threads = Counted(f"{SESSIONS} idle sessions, threads", "before", 0, unit="threads")
+    memory = Counted(f"{SESSIONS} idle sessions, memory per session", "–", unit="B")
     found = Findings([threads, memory])
     threads.missing = memory.missing = missing()
     if not threads.missing:
@@ -51,11 +51,11 @@ async def _at_once(server: ServerProcess) -> str:
     end = time.monotonic() + 2 * IDLE_S
     while server.threads > before and time.monotonic() < end:
         await asyncio.sleep(0.5)
-    left = server.threads
+    after = server.threads
     await _close(sessions)
     return (
         f"{SESSIONS} idle sessions, opened all at once: {before} threads before, {most} while the "
-        f"environments were made, {left} when they had been idle for {IDLE_S:g} s"
+        f"environments were created, {after} after {IDLE_S:g} s without work"
     )
 
 

@@ -1,4 +1,4 @@
-"""Rounds that take turns, what was measured, and the table of it."""
+"""Alternating rounds, the results of benchmarks, and their table."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ Pairs = list[tuple[float, float]]
 
 
 def take_turns(ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> Pairs:
-    """Let both run `rounds` times, one after the other: ours, theirs, ours, theirs…
+    """Run both `rounds` times in alternation: ours, theirs, ours, theirs…
 
     Args:
-        ours: Does the work once; returns the seconds it took.
-        theirs: The same of what it is compared with.
-        rounds: How many times each runs.
+        ours: Does the work once, and returns the seconds it took.
+        theirs: Does the same for the other side of the comparison.
+        rounds: The number of rounds.
     """
     return [(ours(), theirs()) for _ in range(rounds)]
 
 
 @dataclass(slots=True)
 class Measured:
-    """One line of the table.
+    """A row of the table with measured times.
 
-    The ratio is that of the fastest rounds: what else runs on the machine makes a round slower
-    and never faster. `spread` tells the ratios of the single rounds.
+    The ratio compares the fastest rounds, because other load on the machine only makes rounds
+    slower. `spread` is the range of the ratios of single rounds.
 
     Attributes:
-        name: What was measured.
-        against: What it is compared with.
-        bar: What the ratio (or, where `absolute`, our seconds) should not exceed.
-        pairs: Seconds of each round, ours and theirs, each for `per` units of work.
-        per: How many units of work a round does.
-        unit: What one unit is.
+        name: The name of the measurement.
+        against: The name of the other side of the comparison.
+        bar: The largest acceptable ratio or, if `absolute`, time in seconds.
+        pairs: The seconds of each round, ours and theirs, for `per` units of work.
+        per: The number of units of work in a round.
+        unit: The name of the unit.
         absolute: Whether the bar is in seconds.
-        more: Whether the bar is for the seconds a unit that ours take more than theirs.
-        plus: Seconds that ours may take beside what the ratio allows.
-        missing: Why it could not be compared.
+        more: Whether the bar limits our additional seconds per unit.
+        plus: Seconds that are allowed in addition to the ratio.
+        missing: Why the comparison was impossible.
     """
 
     name: str
@@ -57,18 +57,18 @@ class Measured:
 
     @property
     def ours(self) -> float | None:
-        """Seconds a unit, in our fastest round."""
+        """Our seconds per unit in the fastest round."""
         return min(ours for ours, _ in self.pairs) / self.per if self.pairs else None
 
     @property
     def theirs(self) -> float | None:
-        """Seconds a unit, in their fastest round; None where there is nothing to compare with."""
+        """Their seconds per unit in the fastest round; None without a comparison."""
         seconds = [theirs for _, theirs in self.pairs if theirs > 0]
         return min(seconds) / self.per if seconds else None
 
     @property
     def ratio(self) -> float | None:
-        """Ours by theirs."""
+        """Our time divided by theirs."""
         return self.ours / self.theirs if self.ours and self.theirs else None
 
     @property
@@ -79,19 +79,19 @@ class Measured:
 
     @property
     def extra(self) -> float | None:
-        """Seconds a unit that ours take more than theirs."""
+        """Our additional seconds per unit."""
         return None if self.ours is None or self.theirs is None else self.ours - self.theirs
 
     @property
     def met(self) -> bool | None:
-        """Whether the bar is met; None where that could not be measured."""
+        """Whether the bar is met; None if it could not be measured."""
         if self.plus and self.ours is not None and self.theirs is not None:
             return self.ours <= self.bar * self.theirs + self.plus
         value = self.ours if self.absolute else self.extra if self.more else self.ratio
         return None if value is None else value <= self.bar
 
     def cells(self) -> list[str]:
-        """Its cells in the table, but for the last."""
+        """Return the cells of the row, except for the last."""
         bar = f"≤ {self.bar:.3g}×"
         if self.absolute:
             bar = f"≤ {self.bar:g} s"
@@ -101,7 +101,7 @@ class Measured:
             bar += f" + {seconds(self.plus)}"
         spread, ratio = self.spread, self.ratio
         compared = "–" if ratio is None else f"{ratio:.3f}×"
-        if self.more and self.extra is not None:  # of a loop that does nothing, a ratio says little
+        if self.more and self.extra is not None:  # the ratio to an empty loop is meaningless
             compared, spread = f"+{seconds(self.extra)}", None
         return [
             escape(self.name),
@@ -114,23 +114,23 @@ class Measured:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """Return all values in a form for JSON."""
         derived = ("ours", "theirs", "ratio", "extra", "spread", "met")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
 
 @dataclass(slots=True)
 class Counted:
-    """One line of the table whose numbers are no times, and need no rounds.
+    """A row of the table with counts instead of times.
 
     Attributes:
-        name: What was counted.
-        against: What it is compared with.
-        bar: How many more than theirs there should be at most; None where there is no bar.
-        ours: How many there are.
-        theirs: How many there were; None where there is nothing to compare with.
-        unit: What is counted; ``"B"`` for bytes.
-        missing: Why it could not be counted.
+        name: The name of the count.
+        against: The name of the other side of the comparison.
+        bar: The largest acceptable difference, or None.
+        ours: Our count.
+        theirs: The other count; None without a comparison.
+        unit: The unit; ``"B"`` for bytes.
+        missing: Why counting was impossible.
     """
 
     name: str
@@ -143,13 +143,13 @@ class Counted:
 
     @property
     def met(self) -> bool | None:
-        """Whether the bar is met; None where there is none, or nothing was counted."""
+        """Whether the bar is met; None without a bar or a count."""
         if self.bar is None or self.ours is None:
             return None
         return self.ours - (self.theirs or 0) <= self.bar
 
     def cells(self) -> list[str]:
-        """Its cells in the table, but for the last."""
+        """Return the cells of the row, except for the last."""
         bar = "–"
         if self.bar is not None:
             bar = f"≤ {amount(self.bar, self.unit)}" if self.bar else "none"
@@ -165,22 +165,22 @@ class Counted:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """Return all values in a form for JSON."""
         return asdict(self) | {"met": self.met}
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a benchmark gave: lines of the table, and what else is worth telling."""
+    """The results of a benchmark: rows of the table, and notes below it."""
 
     lines: list[Measured | Counted] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def table(lines: list[Measured | Counted]) -> Table:
-    """The table that a person reads."""
+    """Return the table of results."""
     out = Table(box=SIMPLE_HEAD, pad_edge=False)
-    out.add_column("measured")
+    out.add_column("benchmark")
     out.add_column("ours", justify="right")
     out.add_column("against")
     out.add_column("theirs", justify="right")
@@ -195,13 +195,13 @@ def table(lines: list[Measured | Counted]) -> Table:
 
 def _verdict(line: Measured | Counted) -> str:
     if line.bar is None and line.ours is not None:
-        return "told"
+        return "no bar"
     met = {True: "[green]met[/]", False: "[bold red]not met[/]", None: "[yellow]not measured[/]"}
     return met[line.met]
 
 
 def amount(value: float | None, unit: str) -> str:
-    """How many there are of something; bytes in the unit that suits their size."""
+    """Format a count; bytes get a suitable unit."""
     if value is None:
         return "–"
     if unit != "B":
@@ -212,7 +212,7 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def seconds(value: float | None, unit: str = "") -> str:
-    """A duration, in the unit of time that suits its size."""
+    """Format a duration in a suitable unit."""
     if value is None:
         return "–"
     for factor, name in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
