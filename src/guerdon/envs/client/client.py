@@ -75,8 +75,8 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     Args:
         base_url: The server's address; None with a `launcher` or a `transport`.
         launcher: Starts the server when the client connects, and stops it when the client closes.
-        transport: Opens the connections; by default over the network. `ASGITransport` connects to
-            an application in the same process.
+        transport: Opens the connections; by default a `NetworkTransport()`, which can be given
+            other limits. `ASGITransport` connects to an application in the same process.
         environment_id: The environment's name; by default the server's name for it once
             connected, and its address before.
         action_type: The class of actions; by default the type parameter of the client's class.
@@ -85,8 +85,6 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         token: The server's token.
         connect_timeout_s: Seconds to wait for a connection.
         message_timeout_s: Seconds to wait for an answer.
-        max_message_bytes: The largest message to accept.
-        keepalive_s: Seconds between two pings, and for the answer to one; None for no pings.
 
     Raises:
         InvalidArgumentError: `base_url` is not the address of a server, or another argument is
@@ -110,8 +108,6 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         token: str | None = None,
         connect_timeout_s: float = 10.0,
         message_timeout_s: float = 60.0,
-        max_message_bytes: int = 100 * 2**20,
-        keepalive_s: float | None = 20.0,
     ) -> None:
         types = {
             "action_type": action_type,
@@ -131,9 +127,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         self._token = check_token(token)
         self._connect_timeout_s = check_seconds("connect_timeout_s", connect_timeout_s)
         self._message_timeout_s = check_seconds("message_timeout_s", message_timeout_s)
-        self._transport = transport or NetworkTransport(
-            max_message_bytes=max_message_bytes, keepalive_s=keepalive_s
-        )
+        self._transport = transport or NetworkTransport()
         self._session: RemoteSession | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
