@@ -149,7 +149,7 @@ REFUSED = {
     "by that can't be hashed": ({"constant": 1, "by": []}, "by: must be .*, got a list"),
     "no kind": ({}, "must have one kind, got none of constant"),
     "by alone": ({"by": "episode"}, "must have one kind, got none of constant"),
-    "two kinds": ({"constant": 1, "step": [[0, 1], [1, 0]]}, "must have one kind, got several: constant, step"),
+    "two kinds": ({"constant": 1, "step": [[0, 1], [1, 0]]}, "got several: constant, step"),
     "none": (None, "a schedule must be a mapping such as"),
     "word": ("cosine", "got 'cosine'"),
     "bare bool": (False, "got False"),

@@ -181,7 +181,7 @@ def _is_config_class(kind: Any) -> bool:
 
 
 def _inner(kind: Any, fields: Mapping[str, Any] | None, part: str | int) -> Any:
-    """The type of what a value of a type has at a key or a position."""
+    """The type of the items of a container type, at a key or a position."""
     if fields is not None:
         return fields.get(str(part), Any)
     origin, given = typing.get_origin(kind), typing.get_args(kind)
@@ -250,7 +250,7 @@ def convert(annotation: Any, value: Any, *, strict: bool = True) -> tuple[Any, l
         places = {each.place for each in problems}
         found = problems_of(error, value)
         return value, problems + [each for each in found if each.place not in places]
-    # Of an iterable, pydantic makes one that can be iterated once.
+    # Pydantic converts an Iterable to an iterator, which could be read only once.
     return value if type(made).__module__.startswith("pydantic_core") else made, problems
 
 
@@ -296,5 +296,5 @@ def _validated(adapter: TypeAdapter[Any], value: Any, strict: bool) -> Any:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         return adapter.validate_python(value)
-    # As JSON, so that a list may become a tuple even where "3" is not a number.
+    # In strict mode, pydantic converts a list to a tuple only if it reads JSON.
     return adapter.validate_json(text, strict=True if strict else None)

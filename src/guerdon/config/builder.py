@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_rubric", "build_rubrics", "check_document"]
 
-# Parameters that a config doesn't give.
+# Parameters that don't come from a config.
 SCORED = ("action", "observation")
 CONFIG, CLIENT = "config", "mcp_client"
 
@@ -257,7 +257,9 @@ class _Builder:
                 raise _InvalidEntryError(Problem((CONFIG,), message))
             return copy.deepcopy(made) if isinstance(made, Rubric) else _as_rubric(made)
         origin = typing.get_origin(made)
-        made = origin if isinstance(origin, type) else made  # of a generic class with its types
+        made = (
+            origin if isinstance(origin, type) else made
+        )  # of a generic class with types, such as Scorer[int]
         if isinstance(made, type) and not _makes_rubrics(made):
             message = f"{made.__name__} is neither a Rubric nor a class of callables"
             raise _InvalidEntryError(Problem(("rubric",), message))

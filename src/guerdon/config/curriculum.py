@@ -95,7 +95,7 @@ class CurriculumStage(BaseModel):
 
 
 def _check_order(stages: tuple[CurriculumStage, ...]) -> tuple[CurriculumStage, ...]:
-    """Check that each stage can be reached and has a name of its own."""
+    """Check that each stage can be reached and that names are unique."""
     problems: list[Problem] = []
     if not 1 <= len(stages) <= MAX_STAGES:
         message = f"must have from 1 to {MAX_STAGES:,} stages, got {len(stages):,}"
@@ -121,7 +121,7 @@ def _check_order(stages: tuple[CurriculumStage, ...]) -> tuple[CurriculumStage, 
 #: The type of a field of a pydantic model with the stages of a curriculum, as in files.
 Stages = Annotated[
     tuple[CurriculumStage, ...],
-    AfterValidator(_check_order),  # the number too: pydantic counts only those that are valid
+    AfterValidator(_check_order),  # of the number too: pydantic counts only valid stages
     Field(json_schema_extra={"minItems": 1, "maxItems": MAX_STAGES}),
 ]
 
@@ -136,7 +136,7 @@ class _State(BaseModel):
     recent: list[_Finite]
 
 
-# One for all curricula, so that they can be copied and pickled; it is taken once an episode.
+# One lock for all curricula, so that they can be copied and pickled.
 _observing = threading.Lock()
 
 
@@ -229,7 +229,7 @@ class Curriculum:
             return True
         if len(self._recent) < until.over:
             return False
-        # The sign of this sum is exact, as that of a rounded mean isn't; scaled, it can't overflow.
+        # The sign of this sum is exact, unlike that of a rounded mean; the factor prevents overflow.
         above = chain(self._recent, repeat(-until.mean_above, until.over))
         return math.fsum(value * 2.0**-16 for value in above) > 0
 
@@ -314,7 +314,7 @@ class Progress:
 
     def begin(self) -> int:
         """Count an episode that begins; return its number, from 0."""
-        begun = self._parent.begin() if self._parent is not None else 0  # it counts for all
+        begun = self._parent.begin() if self._parent is not None else 0  # for all sessions
         with self._lock:
             if self._episode is None:
                 return begun

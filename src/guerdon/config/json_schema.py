@@ -88,7 +88,7 @@ def _config_schema(
     try:
         make = registry.resolve(name)
     except (RewardConfigError, ImportError):
-        return None  # of a package whose own requirements aren't installed
+        return None  # a requirement of its package isn't installed
     if isinstance(make, Rubric | RewardFunction):
         return {"type": "object", "maxProperties": 0}
     if not callable(make):

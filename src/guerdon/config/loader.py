@@ -315,7 +315,7 @@ def _yaml_message(error: yaml.MarkedYAMLError) -> str:
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]|[^\s{}\[\],:"]+')
 
-# What Python's reader accepts beyond JSON.
+# Constants that Python's parser accepts and JSON doesn't have.
 _NOT_JSON = ("NaN", "Infinity", "-Infinity")
 
 
@@ -372,7 +372,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # PyYAML itself quotes what YAML 1.1 doesn't take as text.
+    # PyYAML itself quotes what YAML 1.1 doesn't read as text.
     is_plain = plain_value(text) == (text, None) and not _BREAKS.search(text)
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
 

@@ -27,8 +27,8 @@ __all__ = ["Entry", "RewardPatch", "read_patch"]
 
 MAX_PROBLEMS = 100
 
-# Keys of a rendered configuration that can't be changed, and those that change by themselves as
-# episodes begin: of these, an older value of the same shape may be sent back.
+# Keys of a rendered configuration that can't be changed. Those in MOVING change as episodes begin,
+# so that an older value of the same shape may be sent back.
 FIXED = ("schema_version", "mcp_services", "normalize", "curriculum")
 MOVING = ("tree", "fingerprint", "progress")
 

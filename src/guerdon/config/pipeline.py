@@ -93,7 +93,7 @@ class RewardPipeline:
             self.config.normalize,
             episode_end=[entry.name for entry in self.config.episode_end],
         )
-        if self.mcp is not None:  # another model under the same name is another reward
+        if self.mcp is not None:  # the fingerprint includes the services
             mcp = self.mcp
             digests = tuple(f"{name}={mcp.fingerprint(name)}" for name in sorted(mcp.services))
             composer.__dict__[MADE_WITH] = digests

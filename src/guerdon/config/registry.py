@@ -89,7 +89,7 @@ def _at_path(path: str, known: tuple[str, ...] | list[str], folder: str | Path |
             f"must be a registered name, package.module.Class or file.py:name, got {shown(path)}"
         )
     if folder is not None and str(Path(folder).resolve()) not in sys.path:
-        sys.path.append(str(Path(folder).resolve()))  # behind all that is installed
+        sys.path.append(str(Path(folder).resolve()))  # after all installed packages
     missing: LoadError | None = None
     for number in range(len(parts) - 1, 0, -1):
         module, name = ".".join(parts[:number]), ".".join(parts[number:])

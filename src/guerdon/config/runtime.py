@@ -196,7 +196,7 @@ class RewardRuntime:
         if is_alike is None:  # each environment may build its tree differently
             is_alike = rubric.fingerprint() == fingerprint
         marks["_is_alike"] = is_alike
-        marks["_scored_by"] = fingerprint if is_alike else None  # taken when it is needed
+        marks["_scored_by"] = fingerprint if is_alike else None  # computed when it is needed
         curriculum = progress.curriculum
         marks["_watch"] = EpisodeMeans(curriculum.observe) if curriculum is not None else None
         return Applied(episode, lambda: (undo(), marks.update(before)))
@@ -510,10 +510,10 @@ class _Prototype:
         self.rubric = rubric
         fields = tunable_fields(rubric)
         if isinstance(rubric, RubricComposer):
-            fields.pop("weights", None)  # which are those of the entries
+            fields.pop("weights", None)  # which the entries contain
         self.base = {path: copy.deepcopy(each.value) for path, each in fields.items()}
         self._lock = threading.RLock()
-        self._tuned: Mapping[str, Any] = {}  # as it is configured now
+        self._tuned: Mapping[str, Any] = {}  # its current values
         self._source: tuple[FingerprintParts, list[dict[str, Any]]] | None = None
         self._descriptions: dict[bytes, _Description] = {}
 

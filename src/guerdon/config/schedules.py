@@ -212,7 +212,7 @@ class _PointSchedule(Schedule):
             return first
         end, last = self.points[after]
         found = self._between(first, last, (at - start) / (end - start))
-        return min(max(found, min(first, last)), max(first, last))  # rounding may lead outside
+        return min(max(found, min(first, last)), max(first, last))  # rounding may exceed them
 
     @staticmethod
     @abstractmethod

@@ -392,7 +392,7 @@ class ConfigMigrations:
 
     def __init__(self) -> None:
         self._steps: dict[str, tuple[str, Migration]] = {}
-        self._warned: set[str] = set()  # files, which may be read several times
+        self._warned: set[str] = set()  # the files of past warnings
 
     def register(self, source: str, target: str, migrate: Migration) -> None:
         """Register a function.

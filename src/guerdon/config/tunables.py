@@ -72,7 +72,7 @@ class TunableField:
             return False
         own = own.value if isinstance(own, Enum) else own
         own = list(own) if isinstance(own, tuple) else own
-        own = own.item() if _is_number(own) and hasattr(own, "item") else own  # numpy's
+        own = own.item() if _is_number(own) and hasattr(own, "item") else own  # a number of numpy
         return isinstance(own, bool) == isinstance(value, bool) and bool(own == value)
 
 
@@ -152,7 +152,7 @@ def _tune(rubric: Rubric, tuned: Mapping[str, Any], undo: ExitStack) -> None:
         message = f"{type(rubric).__name__} has no such tunable field"
         raise _refusal(dict.fromkeys(unknown, message))
     waiting = [path for path in tuned if not fields[path].has(tuned[path])]
-    while waiting:  # a setter may refuse a value until another is set, as of a lower bound
+    while waiting:  # a setter may reject a value until another is set, such as a lower bound
         refused: dict[str, str] = {}
         for paths in _groups(fields, waiting):
             refused |= _set({path: (fields[path], tuned[path]) for path in paths}, undo)

@@ -286,7 +286,7 @@ class ChatModel(SharedClient):
                 with_schema = {"type": "json_schema", "json_schema": format}
                 answer = await self._post({**body, "response_format": with_schema})
             except _RefusedError:
-                reply = self._reply(await self._post(body))  # raises if that isn't the reason
+                reply = self._reply(await self._post(body))  # raises if the schema isn't the reason
                 self._accepts_schema = False
                 return reply
             return self._reply(answer, is_structured=True)
@@ -472,7 +472,9 @@ def _connect(url: str, key: str, *, timeout_s: float, retries: int, usage: Usage
         async def send(self, request: Any, **options: Any) -> Any:
             usage.retries += request.headers.get("x-stainless-retry-count", "0") != "0"
             try:
-                async with asyncio.timeout(timeout_s):  # also for one that sends byte by byte
+                async with asyncio.timeout(
+                    timeout_s
+                ):  # also of an answer that arrives byte by byte
                     response = await super().send(request, **options)
             except TimeoutError as error:
                 raise http.ReadTimeout("", request=request) from error

@@ -40,7 +40,7 @@ __all__ = ["MCPClient"]
 T = TypeVar("T")
 
 TYPES = ("mcp", "openai_llm")
-# The settings that say how a service is called and don't change what it answers.
+# Settings that don't change what a service answers.
 HOW_CALLED = {*CallSettings.model_fields, "connections", "private"}
 
 
@@ -322,7 +322,7 @@ def _fingerprint(config: McpService | OpenAIService | SdkService) -> str:
 async def _each(
     services: Iterable[Service], work: Callable[[Service], Coroutine[Any, Any, T]]
 ) -> list[T]:
-    """Do something with all at the same time, to its end, and then raise the first error."""
+    """Run a coroutine for each service, wait for all of them, and raise the first error."""
     done = await asyncio.gather(*map(work, services), return_exceptions=True)
     for result in done:
         if isinstance(result, BaseException):

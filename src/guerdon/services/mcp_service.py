@@ -41,8 +41,8 @@ PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 # The statuses of a server that is unavailable, or has too much to do.
 UNAVAILABLE = (404, 408, 429, 500, 502, 503, 504)
 
-# A forked process keeps its parent's connections here, uncollected: closing them would close the
-# parent's, with which they share the sockets and the loop's own.
+# A forked process keeps its parent's connections here, so that they are not collected, which would
+# close the sockets of the parent.
 _inherited: list[object] = []
 
 
@@ -110,9 +110,9 @@ class Connection:
         self._stderr = StderrTail()
         self._client: mcp.Client | None = None
         self._is_stopped = False
-        self._error: BaseException | None = None  # that closed it
+        self._error: BaseException | None = None  # the reason why it closed
         self._settled, self._closing = asyncio.Event(), asyncio.Event()
-        # In an empty context: the context of the first caller is not that of the others.
+        # In an empty context, since callers with other contexts share the connection.
         self._task = asyncio.create_task(
             self._live(open_session, timeout_s), context=contextvars.Context()
         )
@@ -417,7 +417,7 @@ class ToolService:
             self._begin()
 
     def _connection(self) -> Connection:
-        """The connection with the fewest calls; a new one if all have many."""
+        """The connection with the fewest calls; a new one if all are busy."""
         usable = [connection for connection in self._open if connection.usable]
         gone = [connection for connection in self._open if not connection.usable]
         self._retired = {each for each in [*self._retired, *gone] if not each.done}

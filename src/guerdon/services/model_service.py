@@ -38,7 +38,7 @@ class Prompting:
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the arguments."""
         if self.template is not None:
-            # `JUDGED` isn't listed without a field, so that no model invents it, but accepted.
+            # Without fields, the arguments in `JUDGED` are accepted but not listed.
             schema = _part_schema("", [field.split(".") for field in self.template.fields])
             is_closed = set(JUDGED) <= schema["properties"].keys()
             return schema | ({"additionalProperties": False} if is_closed else {})
@@ -80,7 +80,7 @@ def _check_names(arguments: Mapping[str, Any], template: Template) -> None:
 
 
 def _part_schema(path: str, parts: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """The schema of the value at a path, of which the prompt has these parts."""
+    """The schema of the value at a path, of which the prompt uses these parts."""
     described = {"description": f"The value of {{{path}}} in the prompt."} if path else {}
     names = dict.fromkeys(each[0] for each in parts if each)
     if not names:

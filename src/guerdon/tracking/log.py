@@ -329,7 +329,7 @@ class LogWriter:
         self._room = threading.Condition()
         self._names: dict[str, set[Any]] = {"components": set(), "environments": set()}
         self._pending, self._pending_count = b"", 0
-        self._lacking = 0  # bytes that there was no room for
+        self._lacking = 0  # the size of the last records that did not fit
         self._marks: list[threading.Event] = []
         self._stuck = self._stopping = self._ended = False
         self._synced = self._reported = 0.0

@@ -130,7 +130,7 @@ def after(records: Sequence[TrackedRecord], record_id: str | None) -> Sequence[T
 # What every tracker accepts in one part of a name; a slash starts the next part.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _HASHED = re.compile(r".*-[0-9a-f]{8}", re.DOTALL)
-# Parts with a meaning of their own: reward/total, reward/weights/…, reward/invalid/….
+# Reserved parts: reward/total, reward/weights/…, reward/invalid/….
 _RESERVED = frozenset({"total", "weights", "invalid"})
 _LONGEST = 80  # MLflow accepts 250 characters for all parts together
 
