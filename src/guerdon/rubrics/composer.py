@@ -165,7 +165,7 @@ class RubricComposer(Weighted):
         """
         scores = self._checked(components, "components")
         return exact_sum(
-            self._effective(name) * self._normalized(name, score) for name, score in scores.items()
+            self._weight_of(name) * self._normalized(name, score) for name, score in scores.items()
         )
 
     def _own(self, named: dict[str, float]) -> dict[str, float]:
@@ -213,7 +213,7 @@ class RubricComposer(Weighted):
         """The names of the components that are due only at the end of an episode."""
         return tuple(name for name in self._weights if name in self._at_end)
 
-    def _effective(self, name: str) -> float:
+    def _weight_of(self, name: str) -> float:
         return self._weights[name] * self._factors.get(name, 1.0)
 
     def _checked(self, given: Mapping[str, Any], what: str) -> dict[str, float]:
@@ -334,21 +334,18 @@ class RubricComposer(Weighted):
     def _needs(self, name: str) -> str | None:
         return "due at the end of the episode" if name in self._at_end else None
 
-    def _why_absent(self, name: str) -> str | None:
-        return self._needs(name)
-
     def _range_of_child(self, name: str, child: Rubric) -> list[float] | None:
         declared = _declared_range(child)
         if declared is None:
             return None
-        ends = [self._effective(name) * end for end in ((0, 1) if self.normalize else declared)]
+        ends = [self._weight_of(name) * end for end in ((0, 1) if self.normalize else declared)]
         return [*ends, 0.0] if name in self._at_end else ends  # absent at most steps
 
     def _rewards_by_step(self) -> dict[int, float]:
         known = {name: step_rewards.by_step(child) for name, child in self._children.items()}
         return {
             stamp: exact_sum(
-                self._effective(name) * self._normalized(name, rewards.get(stamp, 0.0))
+                self._weight_of(name) * self._normalized(name, rewards.get(stamp, 0.0))
                 for name, rewards in known.items()
                 if self._counts(name, stamp)
             )

@@ -222,15 +222,12 @@ class Weighted(Container):
     _weights: dict[str, float]
     _vector: list[float]  # the weights of the children
 
-    def _effective(self, name: str) -> float:
+    def _weight_of(self, name: str) -> float:
         return self._weights[name]
-
-    def _weight_of(self, name: str) -> float | None:
-        return self._effective(name)
 
     def _refresh(self) -> None:
         super()._refresh()
-        self.__dict__["_vector"] = [self._effective(name) for name in self._children]
+        self.__dict__["_vector"] = [self._weight_of(name) for name in self._children]
 
     def _combine(self, scores: Sequence[float]) -> float:
         try:  # exact_sum, without the call

@@ -382,10 +382,7 @@ async def score_child(parent: Any, child: Any, action: Any, observation: Any) ->
         traits = child._find_traits()
         if traits.is_async or traits.waits or frame.limiter is not None:
             return await run_async(child, frame, action, observation, frame.limiter)
-    score = child(action, observation)
-    if score.__class__ is not float and hasattr(score, "__await__"):
-        score = await score
-    return score  # type: ignore[no-any-return]
+    return await _settled(child(action, observation))  # type: ignore[no-any-return]
 
 
 async def score_children(

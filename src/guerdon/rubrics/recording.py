@@ -461,7 +461,8 @@ def _children(rubric: Any, frame: Frame, path: str, why: str) -> tuple[Score, ..
         here = f"{path}.{name}" if path else name
         mine = called.get(id(child), [])
         if not mine:
-            reason = (why == _NOT_CALLED and rubric._why_absent(name)) or why
+            is_due_later = why == _NOT_CALLED and name in rubric._at_end
+            reason = rubric._needs(name) if is_due_later else why
             below_it = _children(child, frame, here, reason)
             scores.append(Score(name, None, "skipped", weight, reason=reason, children=below_it))
             continue

@@ -216,6 +216,7 @@ class Rubric(metaclass=RubricMeta):
     _is_stateful: bool = False
     _is_container: bool = False  # its `forward` is the framework's own, see `adaptive`
     _runs_inline: bool = False  # its `forward` is that of `Container`
+    _at_end: frozenset[str] = frozenset()  # children that are due only at the end of an episode
     _dispatches: bool = False  # children that it doesn't call do not see the step
     _overrides_step_rewards: bool = False
     _overrides_loading: bool = False
@@ -691,10 +692,6 @@ class Rubric(metaclass=RubricMeta):
 
     def _needs(self, name: str) -> str | None:
         """The condition under which the child `name` is evaluated, in words."""
-        return None
-
-    def _why_absent(self, name: str) -> str | None:
-        """Why the child `name` was not evaluated, if that was this rubric's decision."""
         return None
 
     def _rewards_by_step(self) -> dict[int, float]:

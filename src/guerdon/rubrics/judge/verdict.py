@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import statistics
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -123,27 +121,16 @@ class Judgement:
 # Aggregation ---------------------------------------------------------------------------------
 
 
-def _mean(scores: Sequence[float]) -> float:
-    return weighted_mean(scores, [1.0] * len(scores))
-
-
-def _majority(scores: Sequence[float]) -> float:
-    counts = Counter(scores)
-    most = max(counts.values())
-    return min(score for score, count in counts.items() if count == most)
-
-
 AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
-    "majority": _majority,
-    "mean": _mean,
+    "majority": lambda scores: min(statistics.multimode(scores)),
+    "mean": statistics.mean,
     "median": statistics.median,
 }
 
 
 def weighted_mean(scores: Sequence[float], weights: Sequence[float]) -> float:
     """Return Σ wᵢ·sᵢ / Σ wᵢ, kept within the scores where rounding would leave them."""
-    total = math.fsum(weight * score for weight, score in zip(weights, scores, strict=True))
-    return min(max(total / math.fsum(weights), min(scores)), max(scores))
+    return min(max(statistics.fmean(scores, weights), min(scores)), max(scores))
 
 
 def judgement_of(
