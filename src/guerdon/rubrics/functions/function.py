@@ -159,10 +159,12 @@ class RewardFunction:
             RewardFunctionError: The function returned an invalid result.
             Exception: What the function raised.
         """
-        conversations = self._read(messages)
-        count = len(conversations)  # the function may change the list
         if self.mode == "batch":
-            ground_truth = _one_each(ground_truth, count)
+            conversations = _read_batch(messages)
+            ground_truth = _one_each(ground_truth, len(conversations))
+        else:
+            conversations = read_messages(messages)
+        count = len(conversations)  # the function may change the list
         arguments = self.parameters.arguments(ground_truth, others or {})
         if self.parameters.messages is None:
             value = self.function(conversations, **arguments)
@@ -172,18 +174,6 @@ class RewardFunction:
 
     async def _awaited(self, value: Any, count: int) -> Any:
         return self._result(await value, count)
-
-    def _read(self, messages: Any) -> list[Any]:
-        if self.mode == "pointwise":
-            return read_messages(messages)
-        if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
-            raise RewardFunctionError(
-                f"`rollouts_messages` must be a list of conversations, got {shown(messages)}"
-            )
-        return [
-            read_messages(each, f"rollouts_messages[{number}]")
-            for number, each in enumerate(messages)
-        ]
 
     def _result(self, value: Any, count: int) -> Any:
         if self.mode == "pointwise":
@@ -208,6 +198,16 @@ class RewardFunction:
 
     def __repr__(self) -> str:
         return f"<{self.mode} reward function {self.__name__}>"
+
+
+def _read_batch(messages: Any) -> list[Any]:
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+        raise RewardFunctionError(
+            f"`rollouts_messages` must be a list of conversations, got {shown(messages)}"
+        )
+    return [
+        read_messages(each, f"rollouts_messages[{number}]") for number, each in enumerate(messages)
+    ]
 
 
 def _one_each(ground_truths: Any, count: int) -> list[Any]:
