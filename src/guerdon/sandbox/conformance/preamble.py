@@ -227,6 +227,13 @@ def in_child(work: Callable[[], object]) -> int:
     return child
 
 
+def end_clone(child: int) -> int:
+    """Exit if this is the new process of a clone; otherwise return its process ID."""
+    if not child:
+        os._exit(0)
+    return child
+
+
 def parent() -> int:
     """Return the parent's process ID, or the host's for a first process."""
     return os.getppid() or host["pid"]

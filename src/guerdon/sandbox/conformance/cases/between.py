@@ -74,6 +74,7 @@ def poisoned_modules():
 
 @source
 def environment_and_folder_before():
+    priority = os.getpriority(os.PRIO_PROCESS, 0)
     os.environ["GUERDON_LEFT"] = "left"
     os.putenv("GUERDON_LEFT", "left")
     os.umask(0o123)
@@ -84,16 +85,17 @@ def environment_and_folder_before():
         os.nice(3)
     except OSError as error:
         print(error, file=sys.stderr)
-    passed("left")
+    passed(priority)
 
 
 @after("environment and folder", companion=environment_and_folder_before)
 def environment_and_folder():
-    """Variables, working folder, umask and signals are reset."""
+    """Variables, working folder, umask, priority and signals are reset."""
     clean(
         variable="GUERDON_LEFT" in os.environ or libc.getenv(b"GUERDON_LEFT"),
         folder=os.getcwd() == "/",
         umask=os.umask(0o22) == 0o123,
+        priority=os.getpriority(os.PRIO_PROCESS, 0) != int(host["before"]),
         signal=signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL,
     )
 
@@ -133,14 +135,7 @@ def files_locked_against_deletion():
     """A folder without permissions is removed too."""
     if os.listdir("."):
         failed(f"the folder contains {os.listdir('.')}")
-    try:
-        os.stat(host["before"] + "/closed")
-    except FileNotFoundError:
-        passed("it is gone")
-    except OSError as error:
-        passed(name_of(error))
-    else:
-        failed("the closed folder is there")
+    refused(stat=lambda: os.stat(host["before"] + "/closed"))
 
 
 @source

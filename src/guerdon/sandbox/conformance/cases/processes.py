@@ -266,8 +266,7 @@ def sigkill_by_a_timer():
 def sigkill_by_a_child_s_end():
     frame = (ctypes.c_ulong * 11)(0, 0, 0, 0, 9)
     def end(child):
-        if not child:
-            os._exit(0)
+        end_clone(child)
         time.sleep(0.2)
     survived(
         clone=lambda: end(call("clone", 9, 0, 0, 0, 0)),
@@ -280,14 +279,13 @@ def sigkill_by_a_child_s_end():
 def a_sibling_for_the_parent():
     """No child is made under the parent, which its end would signal."""
     CLONE_PARENT, SIGWINCH = 0x8000, 28  # a signal that is ignored by default
-    def put(with_signal):
-        if not call("clone", CLONE_PARENT | with_signal, 0, 0, 0, 0):
-            os._exit(0)
     frame = (ctypes.c_ulong * 11)(CLONE_PARENT)
-    def put3():
-        if not call("clone3", frame, 88):
-            os._exit(0)
-    refused("EINVAL", ended=lambda: put(17), other=lambda: put(SIGWINCH), clone3=put3)
+    refused(
+        "EINVAL",
+        ended=lambda: end_clone(call("clone", CLONE_PARENT | 17, 0, 0, 0, 0)),
+        other=lambda: end_clone(call("clone", CLONE_PARENT | SIGWINCH, 0, 0, 0, 0)),
+        clone3=lambda: end_clone(call("clone3", frame, 88)),
+    )
 
 
 @suicide("SIGKILL by processor time")
