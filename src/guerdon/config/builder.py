@@ -257,9 +257,7 @@ class _Builder:
                 raise _InvalidEntryError(Problem((CONFIG,), message))
             return copy.deepcopy(made) if isinstance(made, Rubric) else _as_rubric(made)
         origin = typing.get_origin(made)
-        made = (
-            origin if isinstance(origin, type) else made
-        )  # of a generic class with types, such as Scorer[int]
+        made = origin if isinstance(origin, type) else made  # of Scorer[int]
         if isinstance(made, type) and not _makes_rubrics(made):
             message = f"{made.__name__} is neither a Rubric nor a class of callables"
             raise _InvalidEntryError(Problem(("rubric",), message))

@@ -229,7 +229,7 @@ class Curriculum:
             return True
         if len(self._recent) < until.over:
             return False
-        # The sign of this sum is exact, unlike that of a rounded mean; the factor prevents overflow.
+        # The sign of this sum is exact, unlike that of a rounded mean; scaling prevents overflow.
         above = chain(self._recent, repeat(-until.mean_above, until.over))
         return math.fsum(value * 2.0**-16 for value in above) > 0
 

@@ -472,9 +472,7 @@ def _connect(url: str, key: str, *, timeout_s: float, retries: int, usage: Usage
         async def send(self, request: Any, **options: Any) -> Any:
             usage.retries += request.headers.get("x-stainless-retry-count", "0") != "0"
             try:
-                async with asyncio.timeout(
-                    timeout_s
-                ):  # also of an answer that arrives byte by byte
+                async with asyncio.timeout(timeout_s):  # also for one that sends byte by byte
                     response = await super().send(request, **options)
             except TimeoutError as error:
                 raise http.ReadTimeout("", request=request) from error
