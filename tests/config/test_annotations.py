@@ -185,3 +185,17 @@ def test_build_rubric_checks_types_beside_one_that_cannot_be_resolved():
 
     with pytest.raises(RewardConfigError, match="must be an integer"):
         build_rubric(RubricEntry(name="it", rubric=Odd, config={"limit": "x"}))
+
+
+def test_build_rubric_refuses_null_for_a_config_class():
+    class Bounded(Scored):
+        def __init__(self, limits: Inner, named: Aliased) -> None:
+            super().__init__()
+
+    entry = RubricEntry(name="it", rubric=Bounded, config={"limits": None, "named": None})
+    with pytest.raises(RewardConfigError) as caught:
+        build_rubric(entry)
+    assert caught.value.problems == (
+        "config.limits: must be a mapping, got null",
+        "config.named: must be a mapping, got null",
+    )

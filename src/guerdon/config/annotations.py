@@ -217,8 +217,8 @@ def adapter_of(annotation: Any) -> TypeAdapter[Any] | None:
         return None
     attempts: tuple[tuple[Any, ConfigDict | None], ...] = (
         (annotation, _LENIENT),
-        (typing.Optional[annotation], _LENIENT),  # noqa: UP045  a class with a config of its own
-        (annotation, None),
+        (annotation, None),  # a class that has a config itself
+        (typing.Optional[annotation], _LENIENT),  # noqa: UP045  such a class with arbitrary types
     )
     for kind, config in attempts:
         try:
