@@ -104,7 +104,7 @@ def check_environment(
     steps: int = 20,
     timeout_s: float = 60.0,
 ) -> EnvironmentReport:
-    """Look for what makes an environment unfit for training.
+    """Find what makes an environment unfit for training.
 
     It finds a missing rubric; a reward outside its declared range; a seed that doesn't make the
     environment repeatable; an observation that doesn't survive JSON; state that two instances
@@ -130,7 +130,7 @@ def check_environment(
 
     Args:
         env: An environment class, or a function that makes an environment.
-        actions: What to play, again and again; by default sampled from the action class.
+        actions: What to play, repeated as needed; by default sampled from the action class.
         seed: What to reset with.
         steps: How many steps to play at most, at least 1.
         timeout_s: Seconds that each call may take, above 0.
@@ -286,9 +286,9 @@ class _Checks:
             ("every step has a reward", self.rewarded, False),
             ("rewards are in their declared range", self.in_range, False),
             ("observations survive JSON", self.survives_json, False),
-            ("a reset forgets the old trajectory", self.forgets, False),
+            ("a reset clears the old trajectory", self.clears_trajectory, False),
             (f"seed {self._seed} makes it repeatable", self.repeatable, True),
-            ("two instances share nothing", self.apart, False),
+            ("two instances share nothing", self.shares_nothing, False),
             ("a step after the end is refused", self.after_done, False),
         ]
 
@@ -380,7 +380,7 @@ class _Checks:
         if self._unsendable is not None:
             raise _Found(self._unsendable)
 
-    def forgets(self) -> None:
+    def clears_trajectory(self) -> None:
         self._player.reset(self._first)
         for path, rubric in _rubrics(self._environment):
             if isinstance(rubric, TrajectoryRubric) and rubric.trajectory:
@@ -396,7 +396,7 @@ class _Checks:
         for what, runner in episodes:
             self._same(f"{what} shows", self._player.episode(runner, self._actions), why)
 
-    def apart(self) -> None:
+    def shares_nothing(self) -> None:
         one, two = self._player.new(), self._player.new()
         ours = {id(rubric): path for path, rubric in _rubrics(one.adapter.environment)}
         shared = [
@@ -474,12 +474,12 @@ def _text(error: Exception) -> str:
 
 
 def difference(expected: Any, seen: Any) -> str:
-    """Return where two nested values differ first, in words; ``""`` if they are equal."""
+    """Return where two nested values differ first, as text; ``""`` if they are equal."""
     one, other = dict(_parts(expected)), dict(_parts(seen))
     for path in one | other:
         where = "".join(f".{each}" if isinstance(each, str) else f"[{each!r}]" for each in path)
         if path not in one or path not in other:
-            return f"{where.lstrip('.')} is there only once"
+            return f"{where.lstrip('.')} is missing in one of them"
         if not _are_equal(one[path], other[path]):
             return f"{where.lstrip('.')} is {other[path]!r:.60}, not {one[path]!r:.60}"
     return ""

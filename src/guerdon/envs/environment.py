@@ -356,7 +356,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
                     f"the rubric of {type(self).__name__} can't be copied ({error}), so that no "
                     "change can be tried before it is made"
                 ) from error
-            # A thread that does the same meanwhile gets the same one.
+            # Concurrent threads get the same one.
             self.__dict__.setdefault("_runtime", RewardRuntime(prototype))
         return cast("RewardRuntime", self._runtime)
 
@@ -438,7 +438,7 @@ def _resetting(environment: Environment[Any, Any, Any], applied: Applied | None)
             runtime.apply(environment.rubric, episode=episode)
     except BaseException:
         if applied is not None:
-            applied.undo()  # the previous episode goes on
+            applied.undo()  # the previous episode continues
         raise
     finally:
         environment._is_resetting = False

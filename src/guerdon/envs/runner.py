@@ -126,7 +126,7 @@ class EnvAdapter:
     `reset` and `step` return an awaitable if the author wrote the async method.
 
     Args:
-        environment: The environment. No other code may call it meanwhile.
+        environment: The environment. No other code may call it.
 
     Raises:
         EnvDefinitionError: It is not an `Environment`, or shares a trajectory rubric with another
@@ -308,7 +308,7 @@ _owners_lock = threading.Lock()
 
 
 def _claim_trajectories(environment: Environment[Any, Any, Any]) -> list[Rubric]:
-    """Have the trajectory rubrics of an environment record for it alone; return them."""
+    """Reserve the trajectory rubrics of an environment for it, and return them."""
     rubric = environment.rubric
     if not isinstance(rubric, Rubric) or not rubric._find_traits().has_trajectory:
         return []
@@ -354,7 +354,7 @@ class EnvCall:
         started_at: When it started; 0.0 before that.
         has_ended: Whether the event loop knows that it has ended.
         is_delivered: Whether `waiting` has received the result.
-        is_abandoned: Whether its result is to be dropped.
+        is_abandoned: Whether its result is dropped.
         is_stuck: Whether it counts as a thread that hangs.
         closes: Closed when the call has ended, if it was abandoned.
         task: Its task, if it is one.
@@ -378,10 +378,10 @@ class EnvCall:
     task: asyncio.Task[None] | None = None
 
     def run(self) -> None:
-        """Make the call in this thread; nothing that it raises gets out."""
+        """Make the call in this thread, and record what it raises."""
         self.started_at = monotonic()
         try:
-            if not self.is_abandoned:  # else its turn came too late
+            if not self.is_abandoned:  # else it was abandoned before it started
                 self.result = self.function()
         except BaseException as error:  # sys.exit() too: it ends a call, not the thread
             self.error = error
@@ -797,7 +797,7 @@ class EnvRunner:
         return True
 
     def step_failed(self, error: BaseException) -> None:
-        """Mark the environment as unusable, if it is to be replaced after this error."""
+        """Mark the environment as unusable, if this error requires a new one."""
         # One that refuses an action, or a step after its episode's end, still works.
         if self._replaces_failed and not isinstance(error, (EpisodeError, InvalidActionError)):
             self._failure = "the last step failed; reset it to make a new environment"
@@ -833,7 +833,7 @@ class EnvRunner:
         return await self._run(partial(function, adapter), what, self.timeout_s)
 
     async def close(self, timeout_s: float, *, log: bool = True) -> Exception | None:
-        """Close the environment, also if the caller is cancelled meanwhile.
+        """Close the environment, even if the caller is cancelled.
 
         If an abandoned async call is still being cancelled, wait for its end.
 

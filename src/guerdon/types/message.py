@@ -71,7 +71,7 @@ class Message(BaseModel):
         return self.model_dump()
 
     @model_serializer(mode="wrap")
-    def _as_it_came(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _given_fields(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         given = self.model_fields_set
         return {name: value for name, value in dump(self).items() if name in given}
 

@@ -425,7 +425,7 @@ def test_remote_session_never_mixes_up_answers(ends):  # noqa: C901
                 if isinstance(end, int):
                     for _ in range(end):
                         await asyncio.sleep(0)
-                elif session._owed == 0:  # else it isn't sent before what is owed has come
+                elif session._unanswered == 0:  # else it isn't sent before what is owed has come
                     await gate.received.acquire()
                     if end == "cancelled when answered":
                         gate.allowed.release()

@@ -245,7 +245,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     # Episodes -----------------------------------------------------------------------------------
 
     async def reset(self, /, **kwargs: Any) -> StepResult[ObsT]:
-        """Begin an episode, in a new session if the present one is lost or owes an answer.
+        """Begin an episode, in a new session if the present one is lost or busy.
 
         Args:
             **kwargs: ``seed``, ``episode_id``, and further arguments of the environment.
@@ -270,7 +270,9 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             await self.connect()
             session = await self._configured_session()
             number = session.number
-            payload = await session.request_anew(message, "observation", self._message_timeout_s)
+            payload = await session.request_or_reconnect(
+                message, "observation", self._message_timeout_s
+            )
             # Else the connection was lost, and the reset went to a session without the updates.
             if not self._updates.merged or number == session.number:
                 return payload
@@ -430,7 +432,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
 
 
 class GenericEnvClient(EnvClient[dict[str, Any], dict[str, Any], dict[str, Any]]):
-    """A client with plain dicts, for an environment whose classes aren't at hand.
+    """A client with plain dicts, for an environment whose classes aren't available.
 
     Example:
         >>> from guerdon.envs import GenericEnvClient

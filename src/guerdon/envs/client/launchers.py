@@ -117,7 +117,7 @@ async def _is_healthy(http: httpx.AsyncClient, url: str) -> bool:
 
 
 class ProcessLauncher(Launcher):
-    """Runs ``guerdon serve`` in a process, which ends with this one, however that ends.
+    """Runs ``guerdon serve`` in a process, which ends whenever this one ends.
 
     Example:
         >>> from guerdon import EnvClient

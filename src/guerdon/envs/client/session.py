@@ -1,4 +1,4 @@
-"""`RemoteSession`: one session on a server, with requests and their answers strictly in turn.
+"""`RemoteSession`: one session on a server, with one request at a time.
 
 Messages of the protocol have no numbers: the next answer belongs to the oldest request. A request
 that nothing waits for any longer, after a timeout for example, is therefore counted, and its answer
@@ -64,7 +64,7 @@ def encode_message(kind: str, data: Any) -> bytes:
 def parse_result(payload: Any) -> StepResult[dict[str, Any]]:
     """Parse the answer to a reset or a step, and check that the protocol allows it.
 
-    Newer servers send the metadata inside the observation and beside it, older ones not at all.
+    Newer servers send the metadata inside the observation and beside it, older ones do not send it.
 
     Example:
         >>> parse_result({"observation": {"echoed": "hi"}, "reward": True, "done": False})
@@ -157,7 +157,7 @@ class RemoteSession:
         self._socket: WebSocket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the socket
         self._turn = asyncio.Lock()
-        self._owed = 0  # answers that are still to come, and that nothing waits for
+        self._unanswered = 0  # answers that are still expected, and that nothing waits for
         self._sent = False  # whether the present request is sent
 
     @property
@@ -179,7 +179,7 @@ class RemoteSession:
         async with self._turn:
             socket = self._socket
             elsewhere = self._loop is not asyncio.get_running_loop()
-            if socket is None or self._owed or elsewhere or not socket.is_open:
+            if socket is None or self._unanswered or elsewhere or not socket.is_open:
                 await self.drop()
                 await self._connect()
 
@@ -222,7 +222,7 @@ class RemoteSession:
         Args:
             message: The message.
             kind: The type of its answer.
-            timeout_s: Seconds to wait. The session goes on afterwards; a late answer is discarded.
+            timeout_s: Seconds to wait. The session continues; a late answer is discarded.
 
         Raises:
             ServerError: The server reported an error.
@@ -250,10 +250,10 @@ class RemoteSession:
                 )
             return data
 
-    async def request_anew(self, message: bytes, kind: str, timeout_s: float) -> Any:
+    async def request_or_reconnect(self, message: bytes, kind: str, timeout_s: float) -> Any:
         """Send a message that needs no earlier session, over a new connection if necessary.
 
-        It is sent once more if the connection turns out to be lost. Arguments, result and
+        It is sent again if the connection is lost. Arguments, result and
         exceptions are those of `open` and `request`.
         """
         await self.open()
@@ -274,11 +274,11 @@ class RemoteSession:
                 f"the connection to {self.url} belongs to another event loop; reset() opens one"
             )
         try:
-            while self._owed:
+            while self._unanswered:
                 kind, data = await self._parse(await socket.recv(decode=False))
                 if kind == "error" and data["code"] in FATAL:
                     raise _server_error(data)
-                self._owed -= 1
+                self._unanswered -= 1
             await socket.send(message, text=True)
             self._sent = True
             return await socket.recv(decode=False)
@@ -293,8 +293,8 @@ class RemoteSession:
             ) from error
         except asyncio.CancelledError:
             if self._sent:
-                self._owed += 1
-            elif self._owed == 0:  # it may have been sent in part
+                self._unanswered += 1
+            elif self._unanswered == 0:  # it may have been sent in part
                 self._socket = None
                 socket.abort()
             raise
@@ -329,7 +329,7 @@ class RemoteSession:
     async def drop(self) -> None:
         """Close the connection without a message; the server ends the session."""
         socket, self._socket = self._socket, None
-        self._owed = 0
+        self._unanswered = 0
         if socket is None:
             return
         if self._loop is asyncio.get_running_loop():

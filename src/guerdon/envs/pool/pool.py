@@ -163,7 +163,7 @@ class EnvPool:
         """Take steps, and yield each observation as soon as it is available.
 
         `send` starts the next step of a slot whose observation was yielded, and the iteration
-        goes on with it, so that no slot waits for the slowest.
+        continues with it, so that no slot waits for the slowest.
 
         Args:
             actions: One for each slot, a model or a dict; None skips the slot.

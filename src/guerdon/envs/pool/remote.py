@@ -94,7 +94,7 @@ class RemoteBackend(PoolBackend):
                 if call.slot in self._broken:  # a new session has a new environment
                     await session.drop()
                     self._broken.discard(call.slot)
-                payload = await session.request_anew(text, "observation", LONG_S)
+                payload = await session.request_or_reconnect(text, "observation", LONG_S)
             elif call.slot in self._broken:
                 raise EpisodeError("the slot has no environment that works; reset it")
             else:

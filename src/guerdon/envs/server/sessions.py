@@ -423,7 +423,7 @@ class SessionManager:
     # Time ---------------------------------------------------------------------------------------
 
     def _end_idle(self) -> None:
-        """End idle sessions, again and again as long as there are sessions."""
+        """End idle sessions, regularly as long as there are sessions."""
         self._timer = None
         limit = self.limits.idle_timeout_s
         oldest = monotonic() - limit
