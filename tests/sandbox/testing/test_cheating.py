@@ -15,19 +15,19 @@ GOOD = "def add(a, b): return a + b\n"
 WRONG = "def add(a, b): return 9\n"
 
 # A program that knows the messages on descriptor 3.
-SPEAK = """
+SEND = """
 import json, os
-def say(**message):
+def send(**message):
     body = json.dumps(message).encode()
     os.write(3, len(body).to_bytes(4, "big") + body)
-def hear():
+def receive():
     size = int.from_bytes(os.read(3, 4), "big")
     body = b""
     while len(body) < size:
         body += os.read(3, size - len(body))
     return json.loads(body)
 def load():
-    say(kinds=[["function", ["__call__"]]], nodes=[["mine", 0, 0]], entry=[0], loaded=True)
+    send(kinds=[["function", ["__call__"]]], nodes=[["mine", 0, 0]], entry=[0], loaded=True)
 """
 
 EQUAL = """
@@ -95,25 +95,25 @@ CHEATS = {
         "class Bad(Exception):\n    def __str__(self): raise SystemExit(0)\n"
         "    __repr__ = __str__\ndef add(a, b): raise Bad"
     ),
-    "speaks_too_early": SPEAK + "load()\nfor _ in range(9): say(re='1', ok=3, back=[])\n" + WRONG,
-    "answers_wrong_ids": SPEAK + "load()\nwhile True:\n    hear()\n    say(re='0', ok=3)",
-    "answers_twice": SPEAK
-    + "load()\nfor answer in (9, 3, 3, 3, 3):\n    q = hear() if answer == 9 else q\n"
-    "    say(re=q['ask'], ok=answer, kinds=[], nodes=[], back=[])\n",
-    "speaks_in_the_call": SPEAK + "def add(a, b):\n    say(re='1', ok=3, nodes=[])\n    return 9",
-    "speaks_from_a_thread": SPEAK
-    + "import threading\ndef talk():\n    while True: say(re='1', ok=3, nodes=[], kinds=[])\n"
+    "sends_too_early": SEND + "load()\nfor _ in range(9): send(re='1', ok=3, back=[])\n" + WRONG,
+    "answers_wrong_ids": SEND + "load()\nwhile True:\n    receive()\n    send(re='0', ok=3)",
+    "answers_twice": SEND
+    + "load()\nfor answer in (9, 3, 3, 3, 3):\n    q = receive() if answer == 9 else q\n"
+    "    send(re=q['ask'], ok=answer, kinds=[], nodes=[], back=[])\n",
+    "sends_in_the_call": SEND + "def add(a, b):\n    send(re='1', ok=3, nodes=[])\n    return 9",
+    "sends_from_a_thread": SEND
+    + "import threading\ndef talk():\n    while True: send(re='1', ok=3, nodes=[], kinds=[])\n"
     "threading.Thread(target=talk, daemon=True).start()\n" + WRONG,
-    "speaks_from_a_fork": SPEAK
-    + "if os.fork() == 0:\n    while True: say(re='1', ok=3, nodes=[], kinds=[])\n"
+    "sends_from_a_fork": SEND
+    + "if os.fork() == 0:\n    while True: send(re='1', ok=3, nodes=[], kinds=[])\n"
     + WRONG,
     "is_no_message": "import os; os.write(3, b'\\0\\0\\0\\5hello')",
     "is_too_long": "import os; os.write(3, b'\\xff' * 100)",
-    "deep": SPEAK + "os.write(3, (60000).to_bytes(4, 'big') + b'[' * 60000)",
-    "deep_answer": SPEAK
+    "deep": SEND + "os.write(3, (60000).to_bytes(4, 'big') + b'[' * 60000)",
+    "deep_answer": SEND
     + "load()\nhear()\nos.write(3, (1 << 20).to_bytes(4, 'big') + b'[' * (1 << 20))",
-    "raises_what_is_no_error": SPEAK
-    + "load()\nwhile True:\n    q = hear()\n    say(re=q['ask'], kinds=[], nodes=[], back=[], "
+    "raises_what_is_no_error": SEND
+    + "load()\nwhile True:\n    q = receive()\n    send(re=q['ask'], kinds=[], nodes=[], back=[], "
     "no={'classes': [['builtins', 'int']], 'text': '', 'line': 0})",
     "wrong_answer": "def add(a, b): return 9",
     "no_answer": "add = 3",

@@ -74,12 +74,12 @@ def test_check_program_fails_tests_with_hostile_results(sandbox, program, test, 
     assert message in verdict.failure
 
 
-SPEAK = """
+SEND = """
 import json, os, random
-def say(message):
+def send(message):
     body = json.dumps(message).encode()
     os.write(3, len(body).to_bytes(4, "big") + body)
-say(dict(kinds=[["function", ["__call__"]]], nodes=[["mine", 0, 0]], entry=[0], loaded=True))
+send(dict(kinds=[["function", ["__call__"]]], nodes=[["mine", 0, 0]], entry=[0], loaded=True))
 chance = random.Random({seed})
 def anything(depth=0):
     kinds = [None, 0, 1, -1, 2**70, 1.5, "list", "mine", "yours", "x", [0], [-1], [1], True]
@@ -99,7 +99,7 @@ for key in chance.sample(sorted(whole), 2):
         whole[key] = anything()
 if chance.random() < 0.3:
     whole["no"] = {{key: anything() for key in ("classes", "text", "line", "args")}}
-say(whole)
+send(whole)
 """
 
 
@@ -107,7 +107,7 @@ say(whole)
 def test_check_program_passes_no_test_with_random_messages(sandbox, start):
     seeds = random.Random(start).sample(range(10**6), 25)
     for seed in seeds:
-        program = SPEAK.format(seed=seed)
+        program = SEND.format(seed=seed)
         verdict = check_program(sandbox, program, ["assert f(len) == 'it'"], entry_point="f")
         assert (verdict.passed, verdict.compiled) == (0, True), seed
         assert verdict.failure, seed

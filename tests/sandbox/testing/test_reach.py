@@ -88,7 +88,7 @@ def f(reduce, test):
 
 
 @pytest.mark.parametrize(
-    "handed",
+    "passed",
     [
         "operator.attrgetter('__globals__')",
         "operator.methodcaller('__getattribute__', '__globals__')",
@@ -103,14 +103,14 @@ def f(reduce, test):
         "type(f)",
     ],
 )
-def test_check_program_does_not_pass_what_leads_to_the_tests(sandbox, handed):
+def test_check_program_does_not_pass_what_leads_to_the_tests(sandbox, passed):
     test = (
         "import builtins, operator, sys\ntest = lambda: 0\n"
-        f"handed = {handed}\nf(handed, test)\nassert False, 'handed out'"
+        f"passed = {passed}\nf(passed, test)\nassert False, 'reached the program'"
     )
-    program = "def f(handed, test): return handed(test) if callable(handed) else handed"
+    program = "def f(passed, test): return passed(test) if callable(passed) else passed"
     verdict = check_program(sandbox, program, [test], entry_point="f")
-    assert "handed out" not in verdict.failure
+    assert "reached the program" not in verdict.failure
     assert "TypeError" in verdict.failure
 
 
@@ -202,26 +202,26 @@ def test_check_program_function_as_a_method_of_a_class_of_the_tests(sandbox):
 
 
 @pytest.mark.parametrize(
-    ("handed", "done"),
+    ("passed", "done"),
     [
-        ("pathlib.Path('x')", "handed.write_text('+')"),
-        ("string.Formatter()", "handed.format('{0.__code__}', test)"),
-        ("unittest.TestCase()", "handed.skipTest('x')"),
-        ("Case()", "handed.skipTest('x')"),
-        ("ElementTree.ElementTree(ElementTree.Element('a'))", "handed.write('x')"),
-        ("logging.FileHandler('y', delay=True)", "handed.baseFilename = 'x'; handed.acquire()"),
-        ("asyncio.new_event_loop()", "handed.call_soon(test)"),
-        ("mock.Mock(wraps=os)", "handed.mkdir('x')"),
-        ("sqlite3.connect(':memory:')", "handed.execute('ATTACH \\'x\\' AS x')"),
+        ("pathlib.Path('x')", "passed.write_text('+')"),
+        ("string.Formatter()", "passed.format('{0.__code__}', test)"),
+        ("unittest.TestCase()", "passed.skipTest('x')"),
+        ("Case()", "passed.skipTest('x')"),
+        ("ElementTree.ElementTree(ElementTree.Element('a'))", "passed.write('x')"),
+        ("logging.FileHandler('y', delay=True)", "passed.baseFilename = 'x'; passed.acquire()"),
+        ("asyncio.new_event_loop()", "passed.call_soon(test)"),
+        ("mock.Mock(wraps=os)", "passed.mkdir('x')"),
+        ("sqlite3.connect(':memory:')", "passed.execute('ATTACH \\'x\\' AS x')"),
     ],
 )
-def test_check_program_objects_of_the_library_do_nothing_for_the_program(sandbox, handed, done):
-    program = f"def f(handed, test): {done}"
+def test_check_program_objects_of_the_library_do_nothing_for_the_program(sandbox, passed, done):
+    program = f"def f(passed, test): {done}"
     test = (
         "import asyncio, logging, os, pathlib, sqlite3, string, unittest\n"
         "from unittest import mock\nclass Case(unittest.TestCase): pass\n"
-        f"from xml.etree import ElementTree\nhanded = {handed}\n"
-        "try: f(handed, lambda: 0)\nexcept (AttributeError, TypeError): pass\n"
-        "assert not os.path.exists('x') and getattr(handed, 'baseFilename', 'y')[-1] == 'y'"
+        f"from xml.etree import ElementTree\npassed = {passed}\n"
+        "try: f(passed, lambda: 0)\nexcept (AttributeError, TypeError): pass\n"
+        "assert not os.path.exists('x') and getattr(passed, 'baseFilename', 'y')[-1] == 'y'"
     )
     assert check_program(sandbox, program, [test], entry_point="f").failure is None

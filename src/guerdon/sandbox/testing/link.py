@@ -316,10 +316,8 @@ class Link:
         if error is None:
             message["ok"] = encoder.value(result)
         else:
-            state = raised.state_of(error)
-            message["no"] = self._report(error) | {
-                "state": {name: encoder.value(value) for name, value in state.items()}
-            }
+            state = encoder.value(raised.state_of(error))
+            message["no"] = self._report(error) | {"state": state}
         message["back"] = [
             [number, encoder.node(value)]
             for number, value, old in before
@@ -345,10 +343,9 @@ class Link:
             own = self._exported[yours]
             if isinstance(own, BaseException):
                 return own  # raised here, it has passed through the other process
-        state = report.get("state") or {}
+        state = decoder.value(report.get("state")) or {}
         plain.expect(type(state) is dict, "an error with invalid attributes")
-        values = {name: decoder.value(value) for name, value in state.items()}
-        error = raised.rebuild(report, self._class_of, values)
+        error = raised.rebuild(report, self._class_of, state)
         mine = report.get("mine")
         if type(mine) is int and mine >= 0:
             self._origins[id(error)] = (error, mine)

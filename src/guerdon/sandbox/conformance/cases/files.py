@@ -245,7 +245,7 @@ def making_setuid_files():
         os.chmod("tool", 0o6755)
         has_bit = os.stat("tool").st_mode & 0o6000
         if not has_bit or os.statvfs("tool").f_flag & os.ST_NOSUID or own("user"):
-            denied("it runs as nobody else")
+            denied("it runs as the same user")
     refused(chmod=make)
 
 
