@@ -84,6 +84,9 @@ def judge_server(
     HTTP, at /mcp, until SIGTERM or ctrl-C, which lets running calls finish; or with --stdio on
     stdin and stdout, until stdin ends.
     """  # fmt: skip
+    from guerdon.services import make_judge_server, serve_mcp, serve_mcp_stdio
+    from guerdon.services.model_service import ModelService
+
     prompt = _template(template)
     config = _config(
         endpoint=endpoint,
@@ -97,13 +100,24 @@ def judge_server(
     )
     if stdio:
         _refuse_http_options(context)
-        _check_model(config)
-        _on_stdio(config, prompt, name)
     else:
         options.check_token(token)
-        _check_model(config)
+    _check_model(config)
+    with ModelService(config.model, config).model() as chat:
+        server = make_judge_server(chat, prompt, name=name)
+        if stdio:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, _end)
+            serve_mcp_stdio(server)
+            return
         options.warn_if_exposed(host, token)
-        _over_http(config, prompt, name, host=host, port=port, token=token)
+        serve_mcp(
+            server,
+            host=host,
+            port=port,
+            token=token,
+            ready=lambda url: print(f"judging with {model} at {url}", flush=True),
+        )
 
 
 def _template(path: Path) -> Template:
@@ -147,39 +161,6 @@ def _check_model(config: OpenAIService) -> None:
         run(ModelService(config.model, config).check(CHECK_S, for_tool=False))
     except ServiceUnavailableError as error:
         warn(f"{error}; calls are sent to it anyway ({config.endpoint})")
-
-
-def _over_http(
-    config: OpenAIService,
-    template: Template,
-    name: str,
-    *,
-    host: str,
-    port: int,
-    token: str | None,
-) -> None:
-    from guerdon.services import make_judge_server, serve_mcp
-    from guerdon.services.model_service import ModelService
-
-    with ModelService(config.model, config).model() as chat:
-        server = make_judge_server(chat, template, name=name)
-        serve_mcp(
-            server,
-            host=host,
-            port=port,
-            token=token,
-            ready=lambda url: print(f"judging with {config.model} at {url}", flush=True),
-        )
-
-
-def _on_stdio(config: OpenAIService, template: Template, name: str) -> None:
-    from guerdon.services import make_judge_server, serve_mcp_stdio
-    from guerdon.services.model_service import ModelService
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)
-    with ModelService(config.model, config).model() as chat:
-        serve_mcp_stdio(make_judge_server(chat, template, name=name))
 
 
 def _end(number: int, frame: object) -> NoReturn:

@@ -84,10 +84,4 @@ def _filled(file: str, folder: Path) -> str:
     text = (files("guerdon.cli") / "template" / f"{file}.txt").read_text(encoding="utf-8")
     stem = folder.name.removesuffix("_env") or folder.name
     class_name = "".join(part.capitalize() for part in stem.split("_"))
-    for place, name in (
-        ("{name}", folder.name),
-        ("{module}", _module_of(folder)),
-        ("{Name}", class_name),
-    ):
-        text = text.replace(place, name)
-    return text.replace("{{", "{").replace("}}", "}")
+    return text.format(name=folder.name, module=_module_of(folder), Name=class_name)

@@ -180,7 +180,16 @@ class ScoringJob:
 
     def _check_order(self, scorer: Scorer) -> None:
         """Refuse a reward that scores a row by the rows before it in the same process."""
-        names = _observed(scorer) if isinstance(scorer, RubricScorer) else []
+        rubrics = []
+        if isinstance(scorer, RubricScorer):
+            rubrics = [("", scorer.rubric), *scorer.rubric.named_rubrics()]
+        names = [
+            f"{path}.{name}" if path else name
+            for path, rubric in rubrics
+            if isinstance(rubric, RubricComposer) and rubric.normalize
+            for name, known in rubric.ranges().items()
+            if known is None or known.source == "observed"
+        ]
         if names:
             option = "--workers over 1" if self.workers > 1 else "--resume"
             raise InvalidArgumentError(
@@ -212,7 +221,7 @@ class ScoringJob:
                 f"{self.out} has more rows than {name_of_file(self.rollouts)}, "
                 f"which has {report.resumed}: it was made from other rollouts"
             )
-        if last is not None and not _has_id(last[1], last[0]["id"]):
+        if last is not None and not pipeline.is_row_of(*last):
             raise RolloutError(
                 f"row {report.resumed} of {self.out} has the id {last[0]['id']!r}, and "
                 f"{name_of_file(self.rollouts)} has another: it was made from other rollouts"
@@ -278,13 +287,11 @@ class ScoringPipeline:
 
     def __init__(self, job: ScoringJob) -> None:
         self.job = job
-        self._opened = contextlib.ExitStack()
-        self.scorer: Scorer = self._open_scorer()
-        try:  # after the reward, whose module may register an estimator
+        with contextlib.ExitStack() as opening:
+            self.scorer = self._open_scorer(opening)
+            # After the reward, whose module may register an estimator.
             self.credit = RowCredit(job.credit) if job.credit is not None else None
-        except BaseException:
-            self._opened.close()
-            raise
+            self._opened = opening.pop_all()
         self.takes_groups = self.scorer.takes_groups or self.credit is not None
         self.fingerprint = self.scorer.fingerprint
         if self.credit is not None:
@@ -293,20 +300,17 @@ class ScoringPipeline:
             self.fingerprint = fingerprint_of(self.fingerprint, "score failed")
         self.scorer.fingerprint = self.fingerprint
 
-    def _open_scorer(self) -> Scorer:
+    def _open_scorer(self, opening: contextlib.ExitStack) -> Scorer:
         job, parameters = self.job, dict(self.job.parameters)
         if job.sandbox is None:
-            with contextlib.ExitStack() as opening:
-                reward = opening.enter_context(open_reward(job.reward, at=job.at))
-                scorer = opening.enter_context(scorers.scorer_of(reward, parameters))
-                self._opened = opening.pop_all()
-            return scorer
+            reward = opening.enter_context(open_reward(job.reward, at=job.at))
+            return opening.enter_context(scorers.scorer_of(reward, parameters))
         if is_pipeline_file(job.reward):
             raise InvalidArgumentError(
                 f"{job.reward} is a reward file, whose rubrics are loaded in this process; a "
                 "sandbox requires a reward in code"
             )
-        return self._opened.enter_context(
+        return opening.enter_context(
             SandboxScorer(job.reward, job.sandbox, parameters=parameters, workers=job.workers)
         )
 
@@ -371,6 +375,12 @@ class ScoringPipeline:
             return [(row, None) for row in rows]
         return [(row, self._part(self._read(line))) for row, line in zip(rows, lines, strict=True)]
 
+    def is_row_of(self, row: ResultRow, line: Line) -> bool:
+        """Whether a row of an earlier run has the id of the rollout of a line."""
+        read = self._read(line)
+        id = read.id if isinstance(read, Rollout) else self.scorer.failed(read)["id"]
+        return bool(row["id"] == id) or row["id"] == str(id)
+
     def count(self, batch: Sequence[ScoredRow], summary: Summary) -> None:
         """Count the rows of a batch."""
         for row, part in batch:
@@ -397,23 +407,3 @@ class ScoringPipeline:
         if not isinstance(columns, dict):
             return UNREADABLE
         return str(columns[by]) if by in columns else NO_VALUE
-
-
-def _observed(scorer: RubricScorer) -> list[str]:
-    """The components that composers normalize by the scores seen so far."""
-    return [
-        f"{path}.{name}" if path else name
-        for path, rubric in [("", scorer.rubric), *scorer.rubric.named_rubrics()]
-        if isinstance(rubric, RubricComposer) and rubric.normalize
-        for name, known in rubric.ranges().items()
-        if known is None or known.source == "observed"
-    ]
-
-
-def _has_id(line: Line, id: Any) -> bool:
-    """Whether the rollout of a line has the id of a finished row."""
-    try:
-        found = reading.parse_line(*line).id
-    except RolloutError as error:
-        found = error.row.get("id", line[0]) if isinstance(error.row, dict) else None
-    return bool(id == found) or id == str(found)
