@@ -1,1 +1,1 @@
-"""Whether guerdon and ``openenv`` understand each other, tried out on both: ``make interop``."""
+"""Tests of guerdon and ``openenv`` against each other: ``make interop``."""

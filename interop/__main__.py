@@ -1,4 +1,4 @@
-"""``python -m interop``: try everything, and print one table; 1 where something is wrong."""
+"""``python -m interop``: run all checks, and print one table; exits with 1 if a check fails."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rich.table import Table
 from benchmarks import openenv_home
 
 ROOT = Path(__file__).resolve().parent.parent
-SLOW_S = 90.0  # seconds after which what hangs is given up
+SLOW_S = 180.0  # timeout of a process in seconds
 
 
 class Finding(NamedTuple):
-    """What came of a check; no problem is ``""``."""
+    """The result of a check; `problem` is ``""`` if it passed."""
 
     check: str
     problem: str
@@ -34,7 +34,7 @@ Finder: TypeAlias = Callable[[], list[Finding]]
 
 
 def main() -> int:
-    """Try everything."""
+    """Run all checks."""
     console = Console(width=None if Console().is_terminal else 160)
     with console.status("installing openenv"):
         python, missing = openenv_home.make()
@@ -42,12 +42,12 @@ def main() -> int:
         console.print(f"openenv {openenv_home.VERSION} is not installed: {missing}", markup=False)
         return 1
     start = perf_counter()
-    with console.status("trying"):
-        groups = _try_all(python)
+    with console.status("running checks"):
+        groups = _run_groups(python)
     bad = sum(bool(finding.problem) for found in groups.values() for finding in found)
     console.print(_table(groups))
     count = sum(map(len, groups.values()))
-    verdict = f"{bad} of {count} are wrong" if bad else f"all {count} are right"
+    verdict = f"{bad} of {count} checks failed" if bad else f"all {count} checks passed"
     console.print(
         f"{verdict}; openenv {openenv_home.VERSION}, {perf_counter() - start:.0f} s",
         highlight=False,
@@ -55,44 +55,46 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _try_all(python: str) -> dict[str, list[Finding]]:
-    """Every group of checks, on one server of each kind."""
+def _run_groups(python: str) -> dict[str, list[Finding]]:
+    """Run all groups of checks, on one server of each library."""
 
     def on_their_python(module: str, *urls: str) -> Finder:
         source = {"PYTHONPATH": str(ROOT / "src")}
-        return lambda: _ask([python, "-m", f"interop.theirs.{module}", *urls], **source)
+        return lambda: _run_checks([python, "-m", f"interop.theirs.{module}", *urls], **source)
 
     def on_our_python(module: str, *urls: str) -> Finder:
-        return lambda: _ask([sys.executable, "-m", f"interop.{module}", *urls])
+        return lambda: _run_checks([sys.executable, "-m", f"interop.{module}", *urls])
 
     def on_servers() -> dict[str, list[Finding]]:
         with (
             _served([sys.executable, "-m", "interop.echo_environment"]) as ours,
             _served([python, "-m", "interop.theirs.server"]) as theirs,
         ):
-            # Some fill a server up, so only those run side by side that use different ones.
+            # Some checks use a server's whole capacity, so concurrent groups use different servers.
             clients = {
                 "their clients, our server": on_their_python("clients", ours),
                 "our clients, their server": on_our_python("ours", theirs),
             }
             worker = {
-                "their gate, our server": lambda: _validated(python, ours),
-                "our worker, what is theirs": on_their_python("rollouts", theirs, ours),
+                "their validator, our server": lambda: _validated(python, ours),
+                "our worker, their clients and environments": on_their_python(
+                    "rollouts", theirs, ours
+                ),
             }
             rest = {"our worker, their server": on_our_python("rollouts", theirs)}
             return _all_of(clients) | _all_of(worker) | _all_of(rest)
 
-    with ThreadPoolExecutor(1) as thread:  # needs no server, so it fills the time of their start
+    with ThreadPoolExecutor(1) as thread:  # runs while the servers start
         rubrics = thread.submit(_all_of, {"rubrics": on_their_python("trees")})
         try:
             found = on_servers()
         except (OSError, RuntimeError) as error:
-            found = {"servers": [Finding("they run at all", str(error))]}
+            found = {"servers": [Finding("the servers start", str(error))]}
         return found | rubrics.result()
 
 
 def _all_of(groups: dict[str, Finder]) -> dict[str, list[Finding]]:
-    """What several groups find, all at the same time."""
+    """Run several groups concurrently."""
     with ThreadPoolExecutor(len(groups)) as threads:
         futures = {name: threads.submit(_safely, function) for name, function in groups.items()}
         return {name: future.result() for name, future in futures.items()}
@@ -102,12 +104,12 @@ def _safely(function: Finder) -> list[Finding]:
     try:
         return function()
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        return [Finding("it runs at all", str(error))]
+        return [Finding("the checks run", str(error))]
 
 
 @contextmanager
 def _served(command: list[str]) -> Iterator[str]:
-    """A server that prints its address, for as long as the block lasts."""
+    """Run a server for the duration of the block; yield the address that it prints."""
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -118,16 +120,16 @@ def _served(command: list[str]) -> Iterator[str]:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    late = threading.Timer(SLOW_S, process.kill)
-    late.start()
+    timeout = threading.Timer(SLOW_S, process.kill)
+    timeout.start()
     try:
         url = process.stdout.readline().strip()
         if not url.startswith("http"):
-            raise RuntimeError(f"{' '.join(command[1:])} said no address: {url!r}")
+            raise RuntimeError(f"{' '.join(command[1:])} printed no address: {url!r}")
         yield url
     finally:
-        late.cancel()
-        process.stdin.close()  # it ends with its input
+        timeout.cancel()
+        process.stdin.close()  # it exits at the end of its input
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:
@@ -136,19 +138,19 @@ def _served(command: list[str]) -> Iterator[str]:
         process.stdout.close()
 
 
-def _ask(command: list[str], **environment: str) -> list[Finding]:
-    """What a script of checks finds."""
+def _run_checks(command: list[str], **environment: str) -> list[Finding]:
+    """Run a script of checks; return its findings."""
     done = _run(command, environment)
     found: list[Finding] = []
     finished = None
     for line in done.stdout.splitlines():
-        said = json.loads(line) if line.startswith("{") else {}
-        if "check" in said:
-            found.append(Finding(said["check"], said["problem"]))
-        finished = said.get("finished", finished)
+        result = json.loads(line) if line.startswith("{") else {}
+        if "check" in result:
+            found.append(Finding(result["check"], result["problem"]))
+        finished = result.get("finished", finished)
     if finished is None or finished != len(found) or not found:
-        last = (done.stderr.strip().splitlines() or ["without a word"])[-1]
-        found.append(Finding("it runs to its end", f"{command[2]} ended early: {last}"))
+        last = (done.stderr.strip().splitlines() or ["no error message"])[-1]
+        found.append(Finding("all checks run", f"{command[2]} exited early: {last}"))
     return found
 
 
@@ -182,13 +184,13 @@ def _table(groups: dict[str, list[Finding]]) -> Table:
     table.add_column("result", ratio=2)
     for name, found in groups.items():
         for number, finding in enumerate(found):
-            result = f"[red]wrong:[/] {_plain(finding.problem)}" if finding.problem else "right"
-            table.add_row("" if number else name, _plain(finding.check), result)
+            result = f"[red]failed:[/] {_escape(finding.problem)}" if finding.problem else "passed"
+            table.add_row("" if number else name, _escape(finding.check), result)
         table.add_section()
     return table
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("[", r"\[")
 
 

@@ -1,8 +1,8 @@
-"""Checks and their findings: for both interpreters, with nothing but the standard library.
+"""Checks and their results, for both interpreters, with the standard library only.
 
 A script registers its checks with `check` and ends with `main`, which prints a line of JSON for
-each: ``{"check": …, "problem": …}``, where no problem is ``""``; and a last one that
-marks the end.
+each: ``{"check": …, "problem": …}``, with an empty problem if it passed; and a last line that marks
+the end.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from typing import Any
 _checks: list[tuple[str, Callable[..., Any]]] = []
 
 
-def check(words: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function, plain or async, as a check; it raises where something is wrong."""
+def check(title: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a sync or async function as a check, which raises if it fails."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        _checks.append((words, function))
+        _checks.append((title, function))
         return function
 
     return register
 
 
-def same(what: str, got: Any, wanted: Any) -> None:
-    """Raise unless two things are equal, and of equal type.
+def same(name: str, got: Any, expected: Any) -> None:
+    """Raise unless two values and their types are equal.
 
     Raises:
-        AssertionError: They aren't; the message contains the value.
+        AssertionError: They differ.
     """
-    if got != wanted or type(got) is not type(wanted):
-        raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
+    if got != expected or type(got) is not type(expected):
+        raise AssertionError(f"{name}: got {got!r}, expected {expected!r}")
 
 
-def holds(what: str, got: Any, found: Any) -> None:
-    """Raise unless something is found.
+def true(name: str, got: Any, condition: Any) -> None:
+    """Raise unless a condition is true.
 
     Raises:
-        AssertionError: It isn't; the message contains the value.
+        AssertionError: It is false; the message contains `got`.
     """
-    if not found:
-        raise AssertionError(f"{what}: got {got!r}")
+    if not condition:
+        raise AssertionError(f"{name}: got {got!r}")
 
 
 @contextlib.contextmanager
-def raises(what: str, error: type[BaseException], *texts: str) -> Any:
-    """Raise unless the block raises that very kind of error, whose message contains those texts.
+def raises(name: str, error: type[BaseException], *texts: str) -> Any:
+    """Raise unless the block raises an error of this type whose message contains these texts.
 
     Raises:
         AssertionError: It raises nothing, or another message.
@@ -60,9 +60,9 @@ def raises(what: str, error: type[BaseException], *texts: str) -> Any:
         yield
     except error as raised:
         for text in texts:
-            holds(f"{what}: no {text!r} in what it says", str(raised), text in str(raised))
+            true(f"{name}: no {text!r} in the message", str(raised), text in str(raised))
     else:
-        raise AssertionError(f"{what}: raised nothing, wanted {error.__name__}")
+        raise AssertionError(f"{name}: raised nothing, expected {error.__name__}")
 
 
 def _is_a_check(at: traceback.FrameSummary) -> bool:
@@ -71,10 +71,10 @@ def _is_a_check(at: traceback.FrameSummary) -> bool:
 
 
 def main(*arguments: Any) -> None:
-    """Run the checks of the script that runs, in order, and print what is found."""
-    # What it imports from other scripts has brought their checks along.
+    """Run the checks of the current script in order, and print the results."""
+    # Importing other scripts has registered their checks too.
     own = [each for each in _checks if each[1].__module__ == "__main__"]
-    for words, function in own:
+    for title, function in own:
         problem = ""
         try:
             if inspect.iscoroutinefunction(function):
@@ -84,7 +84,7 @@ def main(*arguments: Any) -> None:
         except Exception as error:
             where = [at for at in traceback.extract_tb(error.__traceback__) if _is_a_check(at)]
             line = f" (line {where[-1].lineno})" if where else ""
-            told = str(error) if isinstance(error, AssertionError) else repr(error)
-            problem = f"{told}{line}"
-        print(json.dumps({"check": words, "problem": problem}), flush=True)
+            message = str(error) if isinstance(error, AssertionError) else repr(error)
+            problem = f"{message}{line}"
+        print(json.dumps({"check": title, "problem": problem}), flush=True)
     print(json.dumps({"finished": len(own)}), flush=True)

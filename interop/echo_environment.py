@@ -1,4 +1,4 @@
-"""Our environment: it repeats a text. ``python -m interop.echo_environment`` serves it."""
+"""Our environment, which returns a text. ``python -m interop.echo_environment`` serves it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Polite(Rubric):
     """Scores whether the text contains "please"."""
 
     def forward(self, action: Any, observation: Any) -> float:
-        """1 where it does."""
+        """Return 1 if it does."""
         return float("please" in action.message)
 
 
@@ -44,12 +44,12 @@ class Brief(Rubric):
     """Scores brevity."""
 
     def forward(self, action: Any, observation: Any) -> float:
-        """1 for nothing, 0 for 16 characters and more."""
+        """Return 1 for an empty text, 0 for 16 characters or more."""
         return 1 - min(len(observation.echoed), 16) / 16
 
 
 class Manners(Rubric):
-    """Politeness and brevity; it fails on request."""
+    """A weighted sum of politeness and brevity; fails on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Manners(Rubric):
         self.brief = Brief()
 
     def forward(self, action: Any, observation: Any) -> float:
-        """Three parts of one, one of the other."""
+        """Return 0.75 of politeness plus 0.25 of brevity."""
         if action.message == "break the rubric":
             raise ArithmeticError("no manners")
         polite: Any = self.polite(action, observation)
@@ -66,7 +66,7 @@ class Manners(Rubric):
 
 
 class EchoEnvironment(Environment[Say, Echoed, EchoState]):
-    """Repeats a text."""
+    """Returns the text of an action."""
 
     def __init__(self) -> None:
         super().__init__(rubric=Manners())
@@ -75,23 +75,23 @@ class EchoEnvironment(Environment[Say, Echoed, EchoState]):
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, level: int = 0, **kwargs: Any
     ) -> Echoed:
-        """Begin."""
+        """Begin an episode."""
         self._reset_rubric()
         self._state = EchoState(episode_id=episode_id, level=level)
         return Echoed(seed=seed, level=level)
 
     def step(self, action: Say, timeout_s: float | None = None, **kwargs: Any) -> Echoed:
-        """Say it."""
+        """Return the text, with a reward."""
         if action.message == "break":
-            raise ArithmeticError("told to break")
+            raise ArithmeticError("broken on request")
         self._state.step_count += 1
-        said = Echoed(
+        observation = Echoed(
             echoed=action.message,
             level=self._state.level,
             done=action.message.startswith("bye"),
             metadata={"turn": self._state.step_count},
         )
-        return self.score(action, said)
+        return self.score(action, observation)
 
     @property
     def state(self) -> EchoState:
@@ -100,7 +100,7 @@ class EchoEnvironment(Environment[Say, Echoed, EchoState]):
 
 
 def main() -> None:
-    """Serve it until the standard input ends, that is, until whoever asked for it has gone."""
+    """Serve the environment until standard input ends, which is when the parent process exits."""
     app = create_app(
         EchoEnvironment, env_name="our echo", limits=ServerLimits(max_sessions=SESSIONS)
     )

@@ -1,4 +1,4 @@
-"""Our clients on their server: ``python -m interop.ours URL``, in our own environment."""
+"""Our clients on their server: ``python -m interop.ours URL``, run by our interpreter."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from guerdon import (
     State,
 )
 from guerdon.errors import ServerError
-from interop.checks import check, holds, main, raises, same
+from interop.checks import check, main, raises, same, true
 
 SESSIONS = 8
 COMPONENTS = {"length": 0.5}
 
 
-class Say(Action):
-    """What their environment takes, as one of our models; those forbid extra fields."""
+class EchoAction(Action):
+    """Their action as one of our models, which forbid extra fields."""
 
     message: str
 
 
 class Echoed(Observation):
-    """What their environment shows."""
+    """Their observation."""
 
     echoed: str = ""
     seed: int | None = None
@@ -38,18 +38,18 @@ class Echoed(Observation):
 
 
 class EchoState(State):
-    """The state of their environment's episode."""
+    """Their state."""
 
     level: int = 0
 
 
-class EchoClient(EnvClient[Say, Echoed, EchoState]):
+class EchoClient(EnvClient[EchoAction, Echoed, EchoState]):
     """A typed client."""
 
 
 @check("GenericEnvClient, sync: an episode, its rewards and its metadata")
 def sync_episode(url: str) -> None:
-    """Play one."""
+    """Play an episode."""
     with GenericEnvClient.from_url(url).sync() as client:
         first = client.reset()
         same("first", (first.reward, first.done, first.observation["echoed"]), (None, False, ""))
@@ -63,28 +63,28 @@ def sync_episode(url: str) -> None:
 
 @check("EnvClient with types, async: an episode, its rewards and its metadata")
 async def typed_episode(url: str) -> None:
-    """Play one."""
+    """Play an episode."""
     async with EchoClient(url) as client:
         first = await client.reset(seed=7, level=2)
         same("first", first.observation, Echoed(seed=7, level=2))
-        result = await client.step(Say(message="hello"))
-        wanted = {"turn": 1, "reward_components": COMPONENTS}
-        same("seen", result.observation, Echoed(
-            echoed="hello", level=2, reward=0.5, metadata=wanted
+        result = await client.step(EchoAction(message="hello"))
+        expected = {"turn": 1, "reward_components": COMPONENTS}
+        same("observation", result.observation, Echoed(
+            echoed="hello", level=2, reward=0.5, metadata=expected
         ))  # fmt: skip
-        same("result", (result.reward, result.done, result.metadata), (0.5, False, wanted))
-        same("done", (await client.step(Say(message="bye"))).observation.done, True)
+        same("result", (result.reward, result.done, result.metadata), (0.5, False, expected))
+        same("done", (await client.step(EchoAction(message="bye"))).observation.done, True)
 
 
 @check("rewards that are true, false, 2 and null: floats, and None")
 def odd_rewards(url: str) -> None:
-    """Ask for them."""
-    wanted = {"true": 1.0, "false": 0.0, "two": 2.0, "none": None}
+    """Play a step for each."""
+    expected = {"true": 1.0, "false": 0.0, "two": 2.0, "none": None}
     for kind in (GenericEnvClient, EchoClient):
         with kind.from_url(url).sync() as client:
             client.reset()
-            got = {word: client.step({"message": word}).reward for word in wanted}
-            same(kind.__name__, got, wanted)
+            got = {word: client.step({"message": word}).reward for word in expected}
+            same(kind.__name__, got, expected)
             same("types", [type(each) for each in got.values()], [float] * 3 + [type(None)])
 
 
@@ -94,33 +94,33 @@ async def arguments(url: str) -> None:
     async with EchoClient(url) as client:
         first = await client.reset(seed=3, episode_id="ep-1", level=4, unheard_of=[1])
         same("first", (first.observation.seed, first.observation.level), (3, 4))
-        await client.step(Say(message="hello"))
+        await client.step(EchoAction(message="hello"))
         same("state", await client.state(), EchoState(episode_id="ep-1", step_count=1, level=4))
         await client.reset()
         same("state after a second reset", (await client.state()).step_count, 0)
 
 
-@check("an environment that raises: ServerError, a RuntimeError; the session goes on")
+@check("an environment that raises: ServerError, a RuntimeError; the session continues")
 async def failing(url: str) -> None:
     """Make it raise."""
     async with GenericEnvClient(url) as client:
-        await client.reset(episode_id="goes on")
-        with raises("step", RuntimeError, "Server error: ", "told to break", "EXECUTION_ERROR"):
+        await client.reset(episode_id="continues")
+        with raises("step", RuntimeError, "Server error: ", "broken on request", "EXECUTION_ERROR"):
             await client.step({"message": "break"})
         try:
             await client.step({"colour": 1})
         except ServerError as error:
             same("code", error.code, "VALIDATION_ERROR")
-            holds("errors", error.errors, error.errors)
+            true("errors", error.errors, error.errors)
         else:
-            raise AssertionError("an action that isn't valid was taken")
+            raise AssertionError("an invalid action was accepted")
         same("reward", (await client.step({"message": "hello"})).reward, 0.5)
-        same("episode_id", (await client.state())["episode_id"], "goes on")
+        same("episode_id", (await client.state())["episode_id"], "continues")
 
 
-@check(f"{SESSIONS} sessions at once: none sees another's episode; one more: CAPACITY_REACHED")
+@check(f"{SESSIONS} concurrent sessions are independent; one more: CAPACITY_REACHED")
 async def many(url: str) -> None:
-    """Play as many as there is place for."""
+    """Open as many sessions as the server allows, and one more."""
 
     async def play(number: int) -> Any:
         client = await stack.enter_async_context(GenericEnvClient(url))
@@ -131,8 +131,8 @@ async def many(url: str) -> None:
 
     async with AsyncExitStack() as stack:
         states = await asyncio.gather(*map(play, range(SESSIONS)))
-        wanted = [{"episode_id": f"ep-{n}", "step_count": n, "level": 0} for n in range(SESSIONS)]
-        same("states", states, wanted)
+        expected = [{"episode_id": f"ep-{n}", "step_count": n, "level": 0} for n in range(SESSIONS)]
+        same("states", states, expected)
         with raises("one more", ServerError, "CAPACITY_REACHED"):
             async with GenericEnvClient(url) as client:
                 await client.reset()
@@ -140,7 +140,7 @@ async def many(url: str) -> None:
 
 @check("EnvPool of 4 sessions on it: rewards in the order of the actions")
 async def pool(url: str) -> None:
-    """Play four at once."""
+    """Play four sessions."""
     async with EnvPool(url, n=4) as pool:
         await pool.reset_batch(seeds=[1, 2, 3, 4])
         seen = await pool.step_batch([{"message": "x" * n} for n in range(1, 5)])
@@ -150,23 +150,23 @@ async def pool(url: str) -> None:
 
 @check("HTTPEnvClient: get, reset, step, state, an invalid action, the environment's name")
 async def http(url: str) -> None:
-    """Ask."""
+    """Send the requests."""
     async with HTTPEnvClient(url) as client:
         same("environment_id", client.environment_id, "TheirEcho")
         same("health", await client.get("/health"), {"status": "healthy"})
         fields = (await client.get("/schema"))["action"]["properties"]
         same("the action's fields", sorted(fields), ["message", "metadata"])
         same("reset", (await client.reset(seed=7)).observation["seed"], 7)
-        result = await client.step(Say(message="hello"))
+        result = await client.step(EchoAction(message="hello"))
         same("step", (result.reward, result.metadata["turn"]), (0.5, 1))
         same("state", (await client.state())["step_count"], 0)
         with raises("an invalid action", ServerError, "422"):
             await client.step({"colour": 1})
 
 
-@check("environment_id is their name for it")
+@check("environment_id is the name of their environment")
 def named(url: str) -> None:
-    """Ask."""
+    """Send the requests."""
     with GenericEnvClient.from_url(url).sync() as client:
         same("environment_id", client.environment_id, "TheirEcho")
 

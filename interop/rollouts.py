@@ -1,4 +1,4 @@
-"""Our worker with our clients on their server: ``python -m interop.rollouts URL``."""
+"""Our worker and clients on their server: ``python -m interop.rollouts URL``."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from interop.episodes import (
     check_record,
     script,
 )
-from interop.ours import EchoClient, Say
+from interop.ours import EchoAction, EchoClient
 
 
 @check("our GenericEnvClient, their server: done, max_steps, terminate")
 def generic(url: str) -> None:
-    """Play with it, async and sync."""
+    """Play with async and sync clients."""
     check_endings(lambda: GenericEnvClient(url), THEIR_REWARDS)
     check_endings(lambda: GenericEnvClient(url).sync(), THEIR_REWARDS)
 
 
-@check("… our typed client, of dicts and of models")
+@check("… our typed client, with dicts and with models")
 def typed(url: str) -> None:
-    """Play with it."""
+    """Play with both kinds of actions."""
     check_endings(lambda: EchoClient(url), THEIR_REWARDS)
-    check_endings(lambda: EchoClient(url), THEIR_REWARDS, say=Say)
+    check_endings(lambda: EchoClient(url), THEIR_REWARDS, make_action=EchoAction)
 
 
-@check("… a client that the caller connected: it stays open, in the same session")
-async def lent(url: str) -> None:
-    """Play two episodes with it."""
+@check("… a connected client stays open, in the same session")
+async def connected(url: str) -> None:
+    """Play two episodes."""
     async with GenericEnvClient(url) as client:
         worker = RLRolloutWorker(client, script(*WORDS), max_steps=STEPS)
         for name in ("ep-1", "ep-2"):
@@ -46,16 +46,16 @@ async def lent(url: str) -> None:
             same("state", (state["episode_id"], state["step_count"]), (name, len(WORDS)))
 
 
-@check("… run_group of 4 at once")
+@check("… run_group of 4 episodes")
 async def group(url: str) -> None:
-    """Play them."""
+    """Play a group."""
     await check_group(lambda: GenericEnvClient(url), THEIR_REWARDS)
 
 
-@check("… a step that fails there: the record contains the error and the steps before")
+@check("… a failing step: the record has the error and the previous steps")
 def failing(url: str) -> None:
-    """Break it."""
-    check_error(lambda: GenericEnvClient(url), "told to break")
+    """Play an episode with a failing step."""
+    check_error(lambda: GenericEnvClient(url), "broken on request")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The event loop in a thread, where sync code has async code run."""
+"""The background event loop, on which sync code runs async code."""
 
 import asyncio
 import contextvars
@@ -34,7 +34,7 @@ def test_wait_for_accepts_any_awaitable():
     assert wait_for(Awaitable()) == "given"
 
 
-def test_run_raises_what_the_coroutine_raises():
+def test_run_raises_the_coroutines_error():
     error = OSError("down")
 
     async def fails():
@@ -73,7 +73,7 @@ def test_run_works_inside_a_running_loop():
 
 
 def test_run_works_in_many_threads_at_the_same_time():
-    """Each answers only when all are there: one after the other would wait for ever."""
+    """Each coroutine waits for the others: running them in turn would deadlock."""
     barrier = asyncio.Barrier(3)
 
     async def meet():
@@ -138,7 +138,7 @@ def test_run_cancels_the_coroutine_when_interrupted(monkeypatch):
 def test_background_loop_of_a_forked_process_is_its_own():
     assert run(answer(1)) == 1
     child = os.fork()
-    if child == 0:  # it may do nothing that pytest would hear of
+    if child == 0:  # the child must not return to pytest
         code = 1
         try:
             code = 0 if run(answer(3)) == 3 else 2
@@ -165,7 +165,7 @@ def test_background_loop_ends_with_the_process():
     assert (ended.returncode, ended.stdout) == (0, "over\n")
 
 
-# Awaiting it on other event loops
+# Other event loops
 
 
 def under_asyncio(function):
@@ -193,7 +193,7 @@ def test_on_background_runs_on_the_background_loop(running):
 
 
 @anywhere
-def test_on_background_raises_what_the_coroutine_raises(running):
+def test_on_background_raises_the_coroutines_error(running):
     error = OSError("down")
 
     async def fails():
@@ -209,7 +209,7 @@ def test_on_background_raises_what_the_coroutine_raises(running):
 
 @anywhere
 def test_on_background_uses_the_context_of_the_caller(running):
-    name = contextvars.ContextVar("name", default="nobody's")
+    name = contextvars.ContextVar("name", default="the default")
 
     async def whose():
         return name.get()
@@ -234,7 +234,7 @@ def test_on_background_runs_anyio_under_asyncio(backend):
 
 
 def cancelled_coroutine():
-    """A coroutine that hangs, and what says that it began and that it was cancelled."""
+    """Return a coroutine that hangs, and events for its start and its cancellation."""
     began, cancelled = threading.Event(), threading.Event()
 
     async def hangs():

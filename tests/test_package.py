@@ -1,4 +1,4 @@
-"""The package as a whole: light to import, layered, without import circles, its API documented."""
+"""The package as a whole: import time, layers, import circles, and the documented API."""
 
 import ast
 import importlib
@@ -20,7 +20,7 @@ HEAVY = {
     "typer", "rich", "jsonschema", "trio", "multiprocessing",
 }  # fmt: skip
 
-# A package imports from packages of lower floors, and from packages of its own floor that do not
+# A package imports from packages on lower floors, and from packages on its own floor that don't
 # import it.
 FLOORS = {
     "_lazy": 0,
@@ -49,7 +49,7 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 
 @cache
 def imports() -> dict[str, set[str]]:
-    """The modules of guerdon that each of its modules imports.
+    """Return the modules of guerdon that each of its modules imports.
 
     Deferred imports in functions and imports under ``TYPE_CHECKING`` count.
     """
@@ -80,11 +80,11 @@ def package_of(module):
     return module.split(".")[1]
 
 
-# Light
+# Import time
 
 
 def loaded_by(code):
-    """The top-level packages that some code loads, in an interpreter of its own."""
+    """Return the top-level packages that some code loads in a new interpreter."""
     code += "\nimport json, sys\nprint(json.dumps([name.split('.')[0] for name in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     return set(json.loads(done.stdout))
@@ -141,7 +141,7 @@ def test_lazy_names_of_guerdon_are_those_that_type_checkers_see():
     assert seen == set(guerdon.__all__)
 
 
-def test_an_unknown_name_of_guerdon_is_an_attribute_error():
+def test_guerdon_raises_attribute_error_for_an_unknown_name():
     with pytest.raises(AttributeError, match="module 'guerdon' has no attribute 'Nonsense'"):
         guerdon.Nonsense  # noqa: B018
     assert not hasattr(guerdon, "__nonsense__")
@@ -167,7 +167,7 @@ def test_packages_import_from_their_own_and_lower_floors_only():
 
 
 def test_sandbox_imports_only_errors_and_shared_mechanisms():
-    """So that it could be released alone."""
+    """The sandbox can be released separately."""
     used = {
         package_of(other)
         for name, others in imports().items()

@@ -21,7 +21,7 @@ def registry():
 
 @pytest.fixture
 def offered(monkeypatch):
-    """Have another package offer environments."""
+    """Return a function that registers entry points of another package."""
 
     def offer(**values):
         def found(*, group):
@@ -34,7 +34,7 @@ def offered(monkeypatch):
     return offer
 
 
-def test_registry_finds_what_is_registered(registry, offered):
+def test_registry_finds_registered_objects(registry, offered):
     registry.register("maze", Thing)
     registry.register("a.b-c_2", lambda: None)
     registry.register("2048", Thing)
@@ -45,7 +45,7 @@ def test_registry_finds_what_is_registered(registry, offered):
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "http://x", "a:b", "a\n", None, 3, b"maze"])
-def test_registry_refuses_invalid_names(registry, name):
+def test_registry_rejects_invalid_names(registry, name):
     with pytest.raises(InvalidArgumentError, match="`name` must consist of letters"):
         registry.register(name, Thing)
     assert name not in registry.names()
@@ -77,7 +77,7 @@ def test_registry_finds_entry_points(registry, offered):
     assert registry["world"] is Thing
 
 
-def test_registry_prefers_what_is_registered_in_code(registry, offered):
+def test_registry_prefers_objects_registered_in_code(registry, offered):
     offered(world="nowhere:Nothing")
     other = lambda: Thing()  # noqa: E731
     registry.register("world", other)
@@ -86,13 +86,13 @@ def test_registry_prefers_what_is_registered_in_code(registry, offered):
 
 
 @pytest.mark.parametrize("value", ["nowhere:Nothing", "tests.test_registry:Nothing"])
-def test_registry_reports_entry_points_that_cannot_be_imported(registry, offered, value):
+def test_registry_reports_entry_points_with_import_errors(registry, offered, value):
     offered(world=value, other="also.nowhere:Nothing")
     with pytest.raises(LoadError, match=f"can't import environment 'world' .{value}.: "):
         registry["world"]
 
 
-def test_registry_registers_a_name_from_one_of_many_threads(registry):
+def test_registry_registers_a_name_once_from_many_threads(registry):
     barrier = threading.Barrier(8, timeout=5)
     refused = []
 

@@ -1,4 +1,4 @@
-"""Argument checks: check_seconds, check_token."""
+"""Argument checks: check_seconds and check_token."""
 
 import math
 import string
@@ -27,17 +27,17 @@ def test_check_seconds_returns_a_finite_number_above_0_as_a_float(amount):
      Decimal(5), 1j, [5], 10**400, -(10**400)],
     ids=repr,
 )  # fmt: skip
-def test_check_seconds_refuses_anything_else(amount):
+def test_check_seconds_rejects_other_values(amount):
     with pytest.raises(
         InvalidArgumentError, match=r"^`timeout_s` must be a number of seconds above 0, got "
     ):
         check_seconds("timeout_s", amount)
 
 
-sendable = st.text(string.ascii_letters + string.digits + string.punctuation, min_size=1)
+valid_tokens = st.text(string.ascii_letters + string.digits + string.punctuation, min_size=1)
 
 
-@given(sendable)
+@given(valid_tokens)
 def test_check_token_returns_printable_ascii(token):
     assert check_token(token) == token
 
@@ -46,7 +46,7 @@ def test_check_token_accepts_none():
     assert check_token(None) is None
 
 
-UNSENDABLE = [
+INVALID = [
     "",
     " ",
     "a b",
@@ -60,15 +60,15 @@ UNSENDABLE = [
 ]
 
 
-@pytest.mark.parametrize("token", [*UNSENDABLE, 3, b"secret", ["secret"], True], ids=repr)
-def test_check_token_refuses_what_cannot_be_sent_without_showing_it(token):
+@pytest.mark.parametrize("token", [*INVALID, 3, b"secret", ["secret"], True], ids=repr)
+def test_check_token_rejects_other_values_without_showing_them(token):
     with pytest.raises(InvalidArgumentError, match="printable ASCII without spaces") as caught:
         check_token(token)
     assert "secret" not in str(caught.value)
 
 
-@given(sendable, st.characters(exclude_characters=string.printable), st.data())
-def test_check_token_refuses_one_odd_character_anywhere(token, odd, data):
+@given(valid_tokens, st.characters(exclude_characters=string.printable), st.data())
+def test_check_token_rejects_an_invalid_character_anywhere(token, odd, data):
     place = data.draw(st.integers(0, len(token)))
     with pytest.raises(InvalidArgumentError):
         check_token(token[:place] + odd + token[place:])
@@ -78,6 +78,6 @@ def test_check_token_refuses_one_odd_character_anywhere(token, odd, data):
     lambda token: create_app(World, token=token),
     lambda token: EnvClient("http://127.0.0.1:1", token=token),
 ], ids=["server", "client"])  # fmt: skip
-def test_create_app_and_env_client_refuse_a_token_that_cannot_be_sent(use):
+def test_create_app_and_env_client_reject_an_invalid_token(use):
     with pytest.raises(InvalidArgumentError, match="printable ASCII"):
         use("secret\n")

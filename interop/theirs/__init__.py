@@ -1,1 +1,1 @@
-"""What runs under the interpreter that has ``openenv``."""
+"""Modules for the interpreter with ``openenv``."""

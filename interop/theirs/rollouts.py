@@ -1,6 +1,7 @@
-"""Our worker with what is theirs: ``python -m interop.theirs.rollouts THEIR_URL OUR_URL``.
+"""Our worker, their clients and environments: ``… -m interop.theirs.rollouts THEIRS OURS``.
 
-It runs under the interpreter that has ``openenv``, with guerdon's source on its path.
+The arguments are URLs. It runs in the interpreter with ``openenv``, with guerdon's source on its
+path.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from openenv.core import EnvClient, GenericEnvClient
 
 from guerdon import RLRolloutWorker
-from interop.checks import check, holds, main, same
+from interop.checks import check, main, same, true
 from interop.episodes import (
     OUR_REWARDS,
     SEED,
@@ -28,64 +29,64 @@ from interop.episodes import (
     check_record,
     script,
 )
+from interop.theirs.clients import EchoAction as ClientAction
 from interop.theirs.clients import EchoClient
-from interop.theirs.clients import Say as TypedSay
-from interop.theirs.server import Echoed, Say, TheirEcho
+from interop.theirs.server import EchoAction, Echoed, TheirEcho
 
 EPISODES = 10
 
 
 class AsyncEcho(TheirEcho):
-    """Theirs, with async methods, which their server takes where they are written."""
+    """Their environment with async methods, which their server prefers."""
 
-    def step(self, action: Say, timeout_s: float | None = None, **kwargs: Any) -> Echoed:
-        """Never."""
-        raise NotImplementedError("step_async is written")
+    def step(self, action: EchoAction, timeout_s: float | None = None, **kwargs: Any) -> Echoed:
+        """Fail: must not be called."""
+        raise NotImplementedError("step_async must be used")
 
     async def step_async(
-        self, action: Say, timeout_s: float | None = None, **kwargs: Any
+        self, action: EchoAction, timeout_s: float | None = None, **kwargs: Any
     ) -> Echoed:
-        """Say it."""
+        """Return the text."""
         return super().step(action)
 
     async def reset_async(
         self, seed: int | None = None, episode_id: str | None = None, level: int = 0, **kwargs: Any
     ) -> Echoed:
-        """Begin."""
+        """Begin an episode."""
         return super().reset(seed, episode_id, level)
 
     def reset(self, *args: Any, **kwargs: Any) -> Echoed:
-        """Never."""
-        raise NotImplementedError("reset_async is written")
+        """Fail: must not be called."""
+        raise NotImplementedError("reset_async must be used")
 
 
 def _makers(kind: type[EnvClient[Any, Any, Any]], url: str) -> tuple[Any, Any]:
-    """Returns their clients: async and sync."""
+    """Return functions that create their clients: async and sync."""
     return partial(kind, base_url=url), lambda: kind(base_url=url).sync()
 
 
-def _held() -> int:
-    """How many threads and files this process has."""
+def _open_resources() -> int:
+    """Return the number of threads and open files of this process."""
     return threading.active_count() + len(os.listdir("/dev/fd"))
 
 
 @check("their environment in process: done, max_steps, terminate")
 def in_process(theirs: str, ours: str) -> None:
-    """Play in its class, of dicts and of models, and in one that is there already."""
+    """Play with the class, with dicts and models, and with an instance."""
     check_endings(TheirEcho, THEIR_REWARDS)
-    check_endings(TheirEcho, THEIR_REWARDS, say=Say)
+    check_endings(TheirEcho, THEIR_REWARDS, make_action=EchoAction)
     check_endings(TheirEcho(), THEIR_REWARDS)
 
 
-@check("… one that writes step_async and reset_async: they are taken, as their server does")
+@check("… step_async and reset_async are preferred, as on their server")
 def async_in_process(theirs: str, ours: str) -> None:
-    """Play in it."""
+    """Play with such an environment."""
     check_endings(AsyncEcho, THEIR_REWARDS)
 
 
 @check("… rewards that are true, false, 2 and null: floats, and None")
 def odd_rewards(theirs: str, ours: str) -> None:
-    """Ask for them."""
+    """Play a step for each."""
     for env in (TheirEcho, *_makers(GenericEnvClient, theirs)):
         record = RLRolloutWorker(env, script("true", "false", "two", "none"), max_steps=4)
         got = record.run_sync().env_rewards
@@ -93,36 +94,36 @@ def odd_rewards(theirs: str, ours: str) -> None:
         same("types", [type(each) for each in got], [float] * 3 + [type(None)])
 
 
-@check("… run_group of 4 at once")
+@check("… run_group of 4 episodes")
 async def group_in_process(theirs: str, ours: str) -> None:
-    """Play them."""
+    """Play a group."""
     await check_group(TheirEcho, THEIR_REWARDS)
 
 
 @check("their GenericEnvClient, their server: done, max_steps, terminate")
 def generic(theirs: str, ours: str) -> None:
-    """Play with it, async and sync."""
+    """Play with async and sync clients."""
     for maker in _makers(GenericEnvClient, theirs):
         check_endings(maker, THEIR_REWARDS)
 
 
-@check("… their typed client, of models")
+@check("… their typed client, with models")
 def typed(theirs: str, ours: str) -> None:
-    """Play with it, async and sync."""
+    """Play with async and sync clients."""
     for maker in _makers(EchoClient, theirs):
-        check_endings(maker, THEIR_REWARDS, say=TypedSay)
+        check_endings(maker, THEIR_REWARDS, make_action=ClientAction)
 
 
-@check("… their typed client, of dicts: they become its actions")
+@check("… their typed client, with dicts, which become its actions")
 def typed_of_dicts(theirs: str, ours: str) -> None:
-    """Play with it, async and sync."""
+    """Play with async and sync clients."""
     for maker in _makers(EchoClient, theirs):
         check_endings(maker, THEIR_REWARDS)
 
 
-@check("… a client that the caller connected: it stays open, in the same session")
-async def lent(theirs: str, ours: str) -> None:
-    """Play two episodes with it."""
+@check("… a connected client stays open, in the same session")
+async def connected(theirs: str, ours: str) -> None:
+    """Play two episodes."""
     async with GenericEnvClient(base_url=theirs) as client:
         worker = RLRolloutWorker(client, script(*WORDS), max_steps=STEPS)
         for name in ("ep-1", "ep-2"):
@@ -132,8 +133,8 @@ async def lent(theirs: str, ours: str) -> None:
             same("state", (state["episode_id"], state["step_count"]), (name, len(WORDS)))
 
 
-@check("… the same in sync code, by .sync() or without it, and by one that connects itself")
-def lent_sync(theirs: str, ours: str) -> None:
+@check("… the same in sync code, with .sync(), without it, and with a client that isn't connected")
+def connected_sync(theirs: str, ours: str) -> None:
     """Play an episode with each."""
     with (
         GenericEnvClient(base_url=theirs).sync() as one,
@@ -147,44 +148,48 @@ def lent_sync(theirs: str, ours: str) -> None:
             same("state", client.state()["episode_id"], "ep-1")
 
 
-@check("… run_group of 4 at once")
+@check("… run_group of 4 episodes")
 async def group(theirs: str, ours: str) -> None:
-    """Plays them with sync and async clients."""
+    """Play with async and sync clients."""
     for maker in _makers(GenericEnvClient, theirs):
         await check_group(maker, THEIR_REWARDS)
 
 
-@check("… a step that fails there: the record contains the error and the steps before")
+@check("… a failing step: the record has the error and the previous steps")
 def failing(theirs: str, ours: str) -> None:
-    """Break it, on the server and in process."""
+    """Play an episode with a failing step, on the server and in process."""
     for env in (TheirEcho, *_makers(GenericEnvClient, theirs)):
-        check_error(env, "told to break")
+        check_error(env, "broken on request")
 
 
 @check(f"… {EPISODES} episodes leave no thread and no socket behind")
 def nothing_left(theirs: str, ours: str) -> None:
-    """Plays them with sync and async clients."""
+    """Play with async and sync clients."""
     for maker in _makers(GenericEnvClient, theirs):
         worker = RLRolloutWorker(maker, script("bye"), max_steps=1)
         worker.run_sync()
-        before = _held()
+        before = _open_resources()
         for _ in range(EPISODES):
             same("ended", worker.run_sync().ended, "done")
-        holds("threads and files more than before", _held() - before, _held() < before + EPISODES)
+        true(
+            "additional threads and files",
+            _open_resources() - before,
+            _open_resources() < before + EPISODES,
+        )
 
 
 @check("their clients, our server: done, max_steps, terminate")
 def on_ours(theirs: str, ours: str) -> None:
-    """Play with both kinds, async and sync."""
+    """Play with untyped and typed clients, async and sync."""
     for maker in _makers(GenericEnvClient, ours):
         check_endings(maker, OUR_REWARDS)
     for maker in _makers(EchoClient, ours):
-        check_endings(maker, OUR_REWARDS, say=TypedSay)
+        check_endings(maker, OUR_REWARDS, make_action=ClientAction)
 
 
-@check("… run_group of 4 at once")
+@check("… run_group of 4 episodes")
 async def group_on_ours(theirs: str, ours: str) -> None:
-    """Play them."""
+    """Play a group."""
     await check_group(_makers(GenericEnvClient, ours)[0], OUR_REWARDS)
 
 

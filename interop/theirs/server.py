@@ -16,7 +16,7 @@ SESSIONS = 8
 REWARDS = {"true": True, "false": False, "two": 2, "none": None}
 
 
-class Say(Action):
+class EchoAction(Action):
     """A text."""
 
     message: str
@@ -36,8 +36,8 @@ class EchoState(State):
     level: int = 0
 
 
-class TheirEcho(Environment[Say, Echoed, EchoState]):
-    """Repeats a text."""
+class TheirEcho(Environment[EchoAction, Echoed, EchoState]):
+    """Returns the text of an action."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -52,10 +52,10 @@ class TheirEcho(Environment[Say, Echoed, EchoState]):
         self._state = EchoState(episode_id=episode_id, level=level)
         return Echoed(seed=seed, level=level)
 
-    def step(self, action: Say, timeout_s: float | None = None, **kwargs: Any) -> Echoed:
-        """Say it; the reward is what is named, or a tenth for each character."""
+    def step(self, action: EchoAction, timeout_s: float | None = None, **kwargs: Any) -> Echoed:
+        """Return the text; the reward is in `REWARDS`, or else 0.1 per character."""
         if action.message == "break":
-            raise ArithmeticError("told to break")
+            raise ArithmeticError("broken on request")
         self._state.step_count += 1
         return Echoed(
             echoed=action.message,
@@ -72,8 +72,8 @@ class TheirEcho(Environment[Say, Echoed, EchoState]):
 
 
 def main() -> None:
-    """Serve it until the standard input ends."""
-    app = create_fastapi_app(TheirEcho, Say, Echoed, max_concurrent_envs=SESSIONS)
+    """Serve the environment until standard input ends."""
+    app = create_fastapi_app(TheirEcho, EchoAction, Echoed, max_concurrent_envs=SESSIONS)
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
@@ -84,7 +84,9 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=stop_with_parent, daemon=True).start()
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)  # it queues until served
+    print(
+        f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True
+    )  # connections queue until then
     server.run(sockets=[listener])
 
 

@@ -1,4 +1,4 @@
-"""The flag that runs the documentation itself; without it only the harness is tested."""
+"""The option --docs, which runs the documentation; without it only the harness is tested."""
 
 import pytest
 
@@ -14,17 +14,17 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    # Where the whole suite runs, this file is read too late for its option to be known.
+    # If the whole suite runs, this file is read too late to register its option.
     if config.getoption("--docs", default=False):
         return
-    left_out = [item for item in items if item.get_closest_marker("docs")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    deselected = [item for item in items if item.get_closest_marker("docs")]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in deselected]
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    """Examples may write files; they land here."""
+def in_tmp_path(tmp_path, monkeypatch):
+    """Run examples in a temporary folder, because they may write files."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -1,13 +1,13 @@
-"""Every fenced code block of the documentation runs, and prints what it is said to print.
+"""Every fenced code block of the documentation runs and prints the documented output.
 
 A document has one folder and one namespace, and its blocks run in order:
 
 - ``python`` is executed; ``python file=reward.py`` is written to that file and compiled;
 - ``bash`` runs with ``bash -euo pipefail``, the environment's commands on its path;
-- ``bash no-run`` is not run; its commands are among `MAY_STAY_UNRUN`;
+- ``bash no-run`` is not run; its commands are among `NO_RUN_COMMANDS`;
 - ``jsonl file=…``, ``yaml file=…``, ``json file=…`` and ``toml file=…`` are written to that file;
   the last two are parsed;
-- ``text`` is what the block before it prints, ``…`` standing for anything within a line.
+- ``text`` is the output of the block before it; ``…`` matches anything within a line.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-MAY_STAY_UNRUN = {
+NO_RUN_COMMANDS = {
     "guerdon score trajectories.json --format tau-bench --reward "
     "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",
@@ -52,12 +52,12 @@ SECONDS = 60
 
 
 class BlockError(Exception):
-    """A block does not do what the document says."""
+    """A block failed or has other output than documented."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its attributes, its text, and where it stands."""
+    """A fenced block: its language, attributes, text and position."""
 
     language: str
     attributes: dict[str, str]
@@ -65,15 +65,15 @@ class Block:
     document: Path
     line: int  # of its first line, from 1
 
-    def fail(self, what: str, line: int | None = None) -> BlockError:
-        return BlockError(f"{self.document}:{line or self.line}: {what}")
+    def fail(self, message: str, line: int | None = None) -> BlockError:
+        return BlockError(f"{self.document}:{line or self.line}: {message}")
 
 
 def blocks_of(text: str, document: Path) -> list[Block]:
     blocks = []
     for token in MarkdownIt().parse(text):
         if token.type == "code_block":
-            raise BlockError(f"{document}:{token.map[0] + 1}: an indented block; fence it")
+            raise BlockError(f"{document}:{token.map[0] + 1}: an indented block must be fenced")
         if token.type != "fence":
             continue
         language, *words = token.info.split() or [""]
@@ -88,7 +88,7 @@ class DocumentRunner:
 
     folder: Path
     namespace: dict[str, object] = field(default_factory=lambda: {"__name__": "__main__"})
-    printed: str | None = None  # by the last block that ran
+    printed: str | None = None  # the output of the last block
 
     def run(self, block: Block) -> None:
         accepted = {
@@ -96,9 +96,11 @@ class DocumentRunner:
             "jsonl": {"file"}, "json": {"file"}, "yaml": {"file"}, "toml": {"file"},
         }  # fmt: skip
         if block.language not in accepted:
-            raise block.fail(f"the language {block.language!r} is none of {sorted(accepted)}")
+            raise block.fail(
+                f"the language must be one of {sorted(accepted)}, got {block.language!r}"
+            )
         if not block.attributes.keys() <= accepted[block.language]:
-            raise block.fail(f"{block.language} takes no {sorted(block.attributes)}")
+            raise block.fail(f"{block.language} doesn't accept {sorted(block.attributes)}")
         if block.language in {"jsonl", "json", "yaml", "toml"} and "file" not in block.attributes:
             raise block.fail(f"a {block.language} block needs file=NAME")
         if block.language == "text":
@@ -108,15 +110,15 @@ class DocumentRunner:
         elif block.language == "python":
             self._python(block)
         elif "no-run" in block.attributes:
-            self._leave(block)
+            self._check_no_run(block)
         else:
             self._bash(block)
 
     def _compare(self, block: Block) -> None:
         if self.printed is None:
-            raise block.fail("there is no output that this text could be")
+            raise block.fail("there is no output to compare this text with")
         printed, self.printed = self.printed, None
-        if not fits(block.text, printed):
+        if not matches(block.text, printed):
             raise block.fail(f"expected\n{block.text}\nbut it printed\n{printed}")
 
     def _write(self, block: Block) -> None:
@@ -135,7 +137,7 @@ class DocumentRunner:
         self.printed = None
 
     def _compiled(self, block: Block):
-        # Empty lines in front, so that a traceback tells the line of the document.
+        # Empty lines before the code, so that tracebacks have the line numbers of the document.
         source = "\n" * (block.line - 1) + block.text
         try:
             return compile(source, str(block.document), "exec", dont_inherit=True)
@@ -151,14 +153,16 @@ class DocumentRunner:
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
             lines = [frame.lineno for frame in frames if frame.filename == str(block.document)]
-            said = "".join(traceback.format_exception(error))
-            raise block.fail(f"{said}", lines[0] if lines else None) from error
+            text = "".join(traceback.format_exception(error))
+            raise block.fail(text, lines[0] if lines else None) from error
         self.printed = out.getvalue()
 
-    def _leave(self, block: Block) -> None:
+    def _check_no_run(self, block: Block) -> None:
         for number, command in enumerate(block.text.splitlines()):
-            if command.partition("  #")[0].strip() not in MAY_STAY_UNRUN | {""}:
-                raise block.fail(f"{command!r} may not stay unrun", block.line + number)
+            if command.partition("  #")[0].strip() not in NO_RUN_COMMANDS | {""}:
+                raise block.fail(
+                    f"{command!r} must run: it isn't in NO_RUN_COMMANDS", block.line + number
+                )
         self.printed = None
 
     def _bash(self, block: Block) -> None:
@@ -178,8 +182,8 @@ class DocumentRunner:
         self.printed = ended.stdout
 
 
-def fits(expected: str, printed: str) -> bool:
-    """Whether an output is the expected one; white space at the ends of lines aside."""
+def matches(expected: str, printed: str) -> bool:
+    """Return whether an output matches, except for white space at the ends of lines."""
     lines, found = (
         [line.rstrip() for line in text.strip("\n").splitlines()] for text in (expected, printed)
     )
@@ -195,7 +199,7 @@ def fits(expected: str, printed: str) -> bool:
 
 @pytest.fixture
 def clean_imports():
-    """Let a document import its own files, and forget them afterwards."""
+    """Let a document import its own files, and unload them afterwards."""
     path, modules = list(sys.path), set(sys.modules)
     sys.path.insert(0, os.getcwd())
     yield
@@ -208,18 +212,18 @@ def clean_imports():
 @pytest.mark.docs
 @pytest.mark.usefixtures("clean_imports")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_code_blocks(document, tmp_path):
+def test_code_blocks_run(document, tmp_path):
     runner = DocumentRunner(tmp_path)
     for block in blocks_of(document.read_text(encoding="utf-8"), document.relative_to(ROOT)):
         runner.run(block)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_within_the_project_lead_somewhere(document):
+def test_relative_links_exist(document):
     for target in links_of(document.read_text(encoding="utf-8")):
         if "://" not in target and not target.startswith("#"):
-            there = document.parent / target.partition("#")[0]
-            assert there.exists(), f"{document.name} links to {target}"
+            path = document.parent / target.partition("#")[0]
+            assert path.exists(), f"{document.name} links to {target}"
 
 
 def links_of(text: str) -> list[str]:
@@ -233,7 +237,7 @@ def links_of(text: str) -> list[str]:
     return links
 
 
-# The harness itself ----------------------------------------------------------------------------
+# The harness -----------------------------------------------------------------------------------
 
 
 def run(text: str, folder: Path) -> DocumentRunner:
@@ -253,8 +257,8 @@ def run(text: str, folder: Path) -> DocumentRunner:
         ("", ""),
     ],
 )
-def test_outputs_that_fit(expected, printed):
-    assert fits(expected, printed)
+def test_matches_accepts_equal_outputs(expected, printed):
+    assert matches(expected, printed)
 
 
 @pytest.mark.parametrize(
@@ -269,11 +273,11 @@ def test_outputs_that_fit(expected, printed):
         ("x", ""),
     ],
 )
-def test_outputs_that_do_not_fit(expected, printed):
-    assert not fits(expected, printed)
+def test_matches_rejects_different_outputs(expected, printed):
+    assert not matches(expected, printed)
 
 
-def test_blocks_share_a_namespace_and_a_folder(tmp_path):
+def test_document_runner_shares_a_namespace_and_a_folder(tmp_path):
     page = (
         "```python file=answer.py\nanswer = 42\n```\n"
         '```jsonl file=rows.jsonl\n{"a": 1}\n```\n'
@@ -289,7 +293,7 @@ def test_blocks_share_a_namespace_and_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("page", "said"),
+    ("page", "message"),
     [
         ("# A page\n\n```python\nx = 1\n1 / 0\n```\n", "page.md:5: .*ZeroDivisionError"),
         ("```python\nx = \n```\n", "page.md:2: SyntaxError"),
@@ -299,7 +303,7 @@ def test_blocks_share_a_namespace_and_a_folder(tmp_path):
         ("```bash\necho $NOT_SET\n```\n", "exit code 1"),
         ("```bash\nfalse | true\n```\n", "exit code 1"),
         ("```bash no-run\nmake demo\nrm -r everything\n```\n", "page.md:3: 'rm -r everything'"),
-        ("```python no-run\nx\n```\n", "python takes no"),
+        ("```python no-run\nx\n```\n", "python doesn't accept"),
         (
             "```python\nprint(1)\n```\n```text\n2\n```\n",
             "page.md:5: expected\n2\n\nbut it printed\n1",
@@ -307,16 +311,16 @@ def test_blocks_share_a_namespace_and_a_folder(tmp_path):
         ("```text\n2\n```\n", "no output"),
         ("```python\nprint(1)\n```\n```text\n1\n```\n```text\n1\n```\n", "page.md:8: .*no output"),
         ("```jsonl\n{}\n```\n", "file=NAME"),
-        ("```rust\nfn main() {}\n```\n", "'rust' is none of"),
-        ("```\nx\n```\n", "the language '' is none of"),
+        ("```rust\nfn main() {}\n```\n", "got 'rust'"),
+        ("```\nx\n```\n", "got ''"),
         ("A page\n\n    indented()\n", "page.md:3: an indented block"),
     ],
 )
-def test_pages_that_fail(page, said, tmp_path):
-    with pytest.raises(BlockError, match=f"(?s){said}"):
+def test_document_runner_reports_failures_with_their_line(page, message, tmp_path):
+    with pytest.raises(BlockError, match=f"(?s){message}"):
         run(page, tmp_path)
 
 
-def test_what_may_stay_unrun_does(tmp_path):
+def test_document_runner_skips_no_run_commands(tmp_path):
     runner = run("```bash no-run\nmake demo  # scores a sample\n\nmake test\n```\n", tmp_path)
     assert runner.printed is None

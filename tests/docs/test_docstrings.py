@@ -30,11 +30,11 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_example_holds(example):
-    said = []
+def test_docstring_example_runs(example):
+    output = []
     runner = doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF)
-    runner.run(example, out=said.append, clear_globs=False)
-    assert not runner.failures, "".join(said)
+    runner.run(example, out=output.append, clear_globs=False)
+    assert not runner.failures, "".join(output)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
