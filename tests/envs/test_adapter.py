@@ -148,7 +148,7 @@ def test_env_adapter_where_both_twins_are_written_the_async_one_plays():
 
 @pytest.mark.parametrize("thing", [None, {"done": True}, 0.5, (Board(), 1.0, True, {}), State()])
 @pytest.mark.parametrize("method", ["reset", "step", "reset_async", "step_async"])
-def test_env_adapter_what_is_no_observation_is_refused_by_the_methods_name(thing, method):
+def test_env_adapter_rejects_what_is_not_an_observation_with_the_methods_name(thing, method):
     def gives(self, *args, **kwargs):
         return thing
 
@@ -163,7 +163,7 @@ def test_env_adapter_what_is_no_observation_is_refused_by_the_methods_name(thing
 
 
 @pytest.mark.parametrize("scored", [False, True])
-def test_env_adapter_what_is_no_observation_is_refused_also_where_the_rubric_was_called(scored):
+def test_env_adapter_rejects_what_is_not_an_observation_after_the_rubric_was_called(scored):
     class Wrong(World):
         def step(self, action, timeout_s=None, **kwargs):
             return self.rubric(action, Board()) if scored else self.score(action, Board()).reward
@@ -175,7 +175,7 @@ def test_env_adapter_what_is_no_observation_is_refused_also_where_the_rubric_was
 
 
 @pytest.mark.parametrize("thing", [None, {"step_count": 1}, Board()])
-def test_env_adapter_what_is_no_state_is_refused(thing):
+def test_env_adapter_rejects_what_is_not_a_state(thing):
     class Wrong(World):
         state = thing
 
@@ -228,7 +228,7 @@ def test_env_adapter_what_an_environment_raises_is_raised_unchanged(method):
     assert caught.value is error
 
 
-def test_env_adapter_an_environments_own_failure_is_never_taken_for_the_rubrics():
+def test_env_adapter_distinguishes_failures_of_environment_and_rubric():
     class Later(World):
         """Its rubric scored; what failed came afterwards."""
 

@@ -270,7 +270,7 @@ def test_check_environment_a_missing_rubric():
 
 
 @pytest.mark.parametrize("thing", [None, 3, State()])
-def test_check_environment_a_function_that_makes_no_environment(thing):
+def test_check_environment_reports_a_factory_that_returns_no_environment(thing):
     assert "must return an Environment with a rubric" in only(
         check_environment(lambda: thing), MADE
     )
@@ -721,7 +721,7 @@ def test_check_environment_a_constructor_that_raises_is_not_blamed_on_the_action
 
 
 @pytest.mark.parametrize("where", ["reset", "state"])
-def test_check_environment_what_no_action_has_to_do_with_is_not_blamed_on_the_actions(where):
+def test_check_environment_suggests_other_actions_only_for_failed_steps(where):
     assert "actions were sampled" not in only(check_environment(breaks(where)), PLAYED)
 
 
@@ -736,12 +736,12 @@ def test_check_environment_a_step_that_refuses_every_sampled_action_reports_to_g
 
 
 @pytest.mark.parametrize("method", ["reset", "step"])
-def test_check_environment_what_returns_no_observation(method):
+def test_check_environment_reports_a_method_that_returns_no_observation(method):
     kind = type("Gives", (Three,), {method: lambda self, *args, **kwargs: {"value": 1}})
     assert f"Gives.{method} must return" in only(check_environment(kind), PLAYED)
 
 
-def test_check_environment_what_returns_no_state():
+def test_check_environment_reports_a_state_of_another_type():
     kind = type("Gives", (Three,), {"state": {"step_count": 1}})
     assert "Gives.state must return a State, got dict" in only(check_environment(kind), PLAYED)
 
@@ -858,7 +858,7 @@ def test_check_environment_a_report_lists_every_problem_when_asked_to_raise():
         report.raise_for_problems()
 
 
-def test_check_environment_notes_are_no_problems():
+def test_check_environment_notes_are_not_problems():
     report = EnvironmentReport([CheckLine("one", "note", "may be meant"), CheckLine("two", "ok")])
     assert report.ok
     report.raise_for_problems()

@@ -65,5 +65,5 @@ def test_difference_long_values_are_cut():
     assert len(difference({"a": "x" * 1000}, {"a": "y" * 1000})) < 200
 
 
-def test_difference_keys_in_another_order_are_no_difference():
+def test_difference_ignores_the_order_of_keys():
     assert difference({"a": 1, "b": 2}, {"b": 2, "a": 1}) == ""

@@ -224,7 +224,7 @@ def test_environment_config_a_rubric_that_is_slow_to_be_changed_does_not_block_a
 # Fingerprints
 
 
-def test_environment_config_weights_that_are_changed_by_hand_are_seen_in_the_fingerprint():
+def test_environment_config_fingerprint_includes_weights_that_were_set_directly():
     world = Composed()
     config = world.get_config()["fingerprint"]
     world.reset()

@@ -165,7 +165,7 @@ def test_configured_env_a_pipeline_that_is_given_stays_open():
     assert not pipeline.closed
 
 
-def test_configured_env_a_function_that_makes_no_environment_is_reported():
+def test_configured_env_reports_a_factory_that_returns_no_environment():
     with (
         ConfiguredEnv(lambda: None, config()) as configured,
         pytest.raises(EnvDefinitionError, match="must return an Environment"),

@@ -74,7 +74,7 @@ def test_environment_a_forgotten_super_init_is_reported_as_a_missing_rubric():
         Forgot()
 
 
-def test_environment_a_rubric_that_is_set_by_hand_will_do():
+def test_environment_accepts_a_rubric_that_is_set_as_an_attribute():
     class ByHand(World):
         def __init__(self):
             self.rubric = Half()
@@ -94,7 +94,7 @@ def test_environment_a_rubric_that_is_set_by_hand_will_do():
 
 
 @pytest.mark.parametrize("name", ["reset", "step"])
-def test_environment_a_method_that_lacks_is_reported_when_the_environment_is_made(name):
+def test_environment_reports_a_missing_method_when_it_is_created(name):
     methods = {
         "reset": lambda self, seed=None: Observation(),
         "step": lambda self, action: Observation(),
@@ -217,7 +217,7 @@ TREES = [
 
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("how", ["sync", "in a loop", "async"])
-def test_environment_score_writes_reward_and_components_whatever_is_in_the_tree(tree, how):
+def test_environment_score_writes_reward_and_components_of_any_tree(tree, how):
     environment = World(tree())
     board = Board()
 

@@ -240,6 +240,6 @@ def test_find_environment_a_spec_of_something_else_is_refused(name):
         ("absent_k:", "names nothing"),
     ],
 )
-def test_find_environment_a_spec_that_leads_nowhere_reports_where_it_ended(target, problem):
+def test_find_environment_reports_the_part_of_a_spec_that_does_not_exist(target, problem):
     with pytest.raises(LoadError, match=problem):
         find_environment(target)

@@ -264,9 +264,7 @@ def test_env_runner_a_constructor_that_raises_too_late_closes_nothing(hanging, c
 
 
 @pytest.mark.parametrize("what", ["make", "reset", "step"])
-def test_env_runner_a_caller_who_goes_away_leaves_an_environment_that_is_closed_when_it_can_be(
-    hanging, what
-):
+def test_env_runner_closes_the_environment_of_a_cancelled_caller_once_its_code_ends(hanging, what):
     kind = hanging(what)
 
     async def play(runner):
@@ -288,7 +286,7 @@ def test_env_runner_a_caller_who_goes_away_leaves_an_environment_that_is_closed_
     assert kind.notes.count("close") == 1
 
 
-def test_env_runner_one_that_hangs_doesnt_hold_up_the_others(hanging):
+def test_env_runner_one_that_hangs_does_not_delay_the_others(hanging):
     """One thread for all: it is replaced."""
     kind = hanging("step")
 
@@ -303,7 +301,7 @@ def test_env_runner_one_that_hangs_doesnt_hold_up_the_others(hanging):
     hosting(play, kind, size=1)
 
 
-def test_env_runner_where_too_many_hang_no_more_are_made(hanging):
+def test_env_runner_creates_no_environments_while_too_many_hang(hanging):
     kind = hanging("step")
 
     async def play(runner):
@@ -459,7 +457,7 @@ def test_env_runner_an_async_environment_that_takes_too_long_is_cancelled_and_cl
     hosting(play, awaiting)
 
 
-def test_env_runner_an_async_environment_whose_caller_goes_away_is_cancelled_and_closed(awaiting):
+def test_env_runner_cancels_and_closes_the_async_environment_of_a_cancelled_caller(awaiting):
     async def play(runner):
         await runner.reset(None, None, None)
         task = asyncio.ensure_future(runner.step(Move()))

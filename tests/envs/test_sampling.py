@@ -145,7 +145,7 @@ def test_sample_actions_a_class_without_fields_has_actions_all_the_same():
     assert sample_actions(Action, 2) == [Action(), Action()]
 
 
-def test_sample_actions_no_actions_are_made_where_none_are_asked_for():
+def test_sample_actions_returns_an_empty_list_for_a_count_of_0():
     assert sample_actions(Move, 0) == []
 
 
@@ -179,7 +179,7 @@ def test_sample_actions_a_class_that_contains_itself_ends_somewhere(kind):
     ],
     ids=["a pattern", "an empty range", "an empty size", "no schema"],
 )
-def test_sample_actions_what_can_not_be_sampled_reports_what_lacks_and_what_to_do(kind):
+def test_sample_actions_error_states_why_and_what_to_do(kind):
     made = (
         create_model("Made", __base__=Action, a=(kind, ...), model_config=None) if False else None
     )

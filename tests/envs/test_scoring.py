@@ -226,7 +226,7 @@ def test_step_metadata_a_failure_whose_text_cant_be_made_is_reported_nevertheles
 # What the author does beside scoring ----------------------------------------------------------
 
 
-def test_step_metadata_the_authors_own_number_stands_beside_the_components():
+def test_step_metadata_components_are_written_beside_the_authors_own_reward():
     class Doubles(World):
         def step(self, action, timeout_s=None, **kwargs):
             board = Board()
@@ -273,7 +273,7 @@ def test_step_metadata_components_belong_to_the_evaluation_that_the_reward_comes
     assert (board.reward, board.metadata["reward_components"]) == (2.0, {"rubric_0": 2.0})
 
 
-def test_step_metadata_a_rubric_that_isnt_the_environments_own_leaves_no_components():
+def test_step_metadata_ignores_rubrics_that_are_not_the_environments_own():
     class Other(World):
         def step(self, action, timeout_s=None, **kwargs):
             return Board().with_reward(Sequential(Half())(action, Board()))
@@ -440,7 +440,7 @@ def test_step_metadata_a_rubric_that_failed_at_the_end_is_reported_rather_than_t
     assert board.metadata["reward_error"] == "rubric 'rubric_0': OSError: the judge is down"
 
 
-def test_step_metadata_a_child_that_wasnt_dispatched_to_is_no_component():
+def test_step_metadata_leaves_out_children_that_were_not_dispatched_to():
     class Picks(Rubric):
         def __init__(self):
             super().__init__()
@@ -453,7 +453,7 @@ def test_step_metadata_a_child_that_wasnt_dispatched_to_is_no_component():
     assert driven(ByReward(Picks())).metadata["reward_components"] == {"tasks.a": 0.5}
 
 
-def test_step_metadata_an_observation_class_whose_reward_leaves_no_place_for_a_failure_is_refused():
+def test_observation_subclass_with_a_reward_that_cannot_be_none_is_rejected():
     with pytest.raises(
         EnvDefinitionError, match=r"`reward` of Numbered must accept None, .* got <class 'float'>"
     ):

@@ -99,7 +99,7 @@ def test_env_threads_jobs_run_off_the_loop_and_are_finished_in_it():
 @pytest.mark.parametrize(
     "error", [OSError("down"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]
 )
-def test_env_threads_whatever_a_job_raises_ends_the_job_and_not_the_thread(error):
+def test_env_threads_survive_any_exception_of_a_job(error):
     def raises():
         raise error
 
@@ -275,7 +275,7 @@ def test_env_threads_clean_up_after_closing_a_call_that_ended_before_it_was_aban
     played(main)
 
 
-def test_env_threads_a_cleanup_that_raises_is_logged_and_the_thread_goes_on(caplog):
+def test_env_threads_a_cleanup_that_raises_is_logged_and_the_thread_continues(caplog):
     async def main():
         threads, collector = EnvThreads(1), Collector()
         started, go = threading.Event(), threading.Event()
@@ -507,7 +507,7 @@ class Mine(BaseException):
      StopIteration(7), Mine("mine")],
     ids=repr,
 )  # fmt: skip
-def test_env_threads_what_would_end_the_loop_or_no_future_can_carry_is_a_failure_with_its_cause(
+def test_env_threads_report_exceptions_that_would_end_the_loop_with_their_cause(
     error,
 ):
     def raises():

@@ -32,7 +32,7 @@ def test_action_validates_assignments():
     assert move.column == 4
 
 
-def test_action_two_actions_never_share_their_metadata():
+def test_action_metadata_is_not_shared():
     one, other = Move(column=1), Move(column=1)
     one.metadata["seen"] = True
     assert other.metadata == {}

@@ -63,7 +63,7 @@ def test_evaluate_result_without_a_score_is_invalid():
         assert (result.score, result.is_score_valid) == (None, False)
 
 
-def test_evaluate_result_a_valid_result_without_a_score_is_refused():
+def test_evaluate_result_valid_without_a_score_is_rejected():
     with pytest.raises(ValidationError, match="a valid result requires a score"):
         EvaluateResult(is_score_valid=True)
     with pytest.raises(ValidationError, match="a valid result requires a score"):
@@ -94,12 +94,12 @@ def test_evaluate_result_an_invalid_result_may_have_a_score():
     ],
     ids=range(13),
 )
-def test_evaluate_result_what_does_not_fit_is_refused(fields):
+def test_evaluate_result_rejects_invalid_fields(fields):
     with pytest.raises(ValidationError):
         EvaluateResult(**fields)
 
 
-def test_evaluate_result_results_share_no_metrics():
+def test_evaluate_result_metrics_are_not_shared():
     one, other = EvaluateResult(score=1.0), EvaluateResult(score=1.0)
     one.metrics["seen"] = 1
     assert other.metrics == {}
@@ -134,7 +134,7 @@ def test_evaluate_result_a_valid_result_does_not_lose_its_score():
     assert (result.score, result.is_score_valid) == (None, False)
 
 
-def test_evaluate_result_what_was_left_out_follows_the_score():
+def test_evaluate_result_validity_follows_the_score_by_default():
     result = EvaluateResult(score=1.0)
     result.score = None
     assert not result.is_score_valid
@@ -142,7 +142,7 @@ def test_evaluate_result_what_was_left_out_follows_the_score():
     assert result.is_score_valid
 
 
-def test_evaluate_result_what_was_left_out_follows_the_score_after_a_refusal_too():
+def test_evaluate_result_validity_follows_the_score_after_a_rejected_assignment():
     result = EvaluateResult(error="down")
     with pytest.raises(ValidationError, match="a valid result requires a score"):
         result.is_score_valid = True
@@ -150,7 +150,7 @@ def test_evaluate_result_what_was_left_out_follows_the_score_after_a_refusal_too
     assert result.is_score_valid
 
 
-def test_evaluate_result_what_was_refused_leaves_a_result_that_can_still_be_written():
+def test_evaluate_result_can_be_written_after_a_rejected_assignment():
     made = EvaluateResult(score=1.0)
     with pytest.raises(ValidationError):
         made.unknown = 1
@@ -182,13 +182,13 @@ def test_step_output_step_index_is_an_integer_or_a_string_and_is_not_converted(
 
 
 @pytest.mark.parametrize("index", [True, 0.0, 1.5, None, b"0", [0]], ids=repr)
-def test_evaluate_result_a_step_is_named_by_nothing_else(index):
+def test_step_output_rejects_other_step_indices(index):
     with pytest.raises(ValidationError, match="step_index"):
         StepOutput(step_index=index, base_reward=0.5)
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf, None, True, "1"], ids=repr)
-def test_evaluate_result_a_base_reward_is_a_finite_float(reward):
+def test_step_output_base_reward_is_a_finite_float(reward):
     with pytest.raises(ValidationError, match="base_reward"):
         StepOutput(step_index=0, base_reward=reward)
     output = StepOutput(step_index=0, base_reward=0.5)
@@ -197,7 +197,7 @@ def test_evaluate_result_a_base_reward_is_a_finite_float(reward):
     assert output.base_reward == 0.5
 
 
-def test_evaluate_result_a_step_output_needs_both_and_takes_no_more():
+def test_step_output_requires_both_fields_and_rejects_others():
     for fields in ({"step_index": 0}, {"base_reward": 1.0}):
         with pytest.raises(ValidationError, match="Field required"):
             StepOutput(**fields)
@@ -209,7 +209,7 @@ def test_evaluate_result_a_step_output_needs_both_and_takes_no_more():
 
 
 @given(RESULTS)
-def test_evaluate_result_a_result_goes_through_json_and_back(result):
+def test_evaluate_result_round_trips_through_json(result):
     again = EvaluateResult.model_validate_json(result.model_dump_json())
     assert again == result
     assert EvaluateResult.model_validate(result.model_dump()) == result
@@ -217,7 +217,7 @@ def test_evaluate_result_a_result_goes_through_json_and_back(result):
     assert least == result
 
 
-def test_evaluate_result_metrics_that_are_not_finite_go_through_json_as_what_they_are():
+def test_evaluate_result_json_keeps_metrics_that_are_not_finite():
     result = EvaluateResult(score=1.0, metrics={"nan": math.nan, "inf": math.inf})
     again = EvaluateResult.model_validate_json(result.model_dump_json())
     assert math.isnan(again.metrics["nan"])
@@ -232,7 +232,7 @@ def test_evaluate_result_metrics_of_numpy_fit_json():
     assert again.step_outputs[0].metrics == {"a": 0.5}
 
 
-def test_evaluate_result_a_result_has_a_json_schema():
+def test_evaluate_result_has_a_json_schema():
     schema = EvaluateResult.model_json_schema()
     assert schema["additionalProperties"] is False
     assert "step_outputs" in schema["properties"]

@@ -70,12 +70,12 @@ def test_message_a_field_that_is_called_like_a_method_is_found_by_its_key(key):
 
 
 @pytest.mark.parametrize("role", ["robot", "User", "", None, 3, ["user"]])
-def test_message_roles_that_nobody_knows_are_refused(role):
+def test_message_rejects_unknown_roles(role):
     with pytest.raises(ValidationError, match="role"):
         Message.model_validate({"role": role, "content": "x"})
 
 
-def test_message_a_message_without_a_role_is_refused():
+def test_message_rejects_a_missing_role():
     with pytest.raises(ValidationError, match="role"):
         Message.model_validate({"content": "x"})
 
@@ -106,7 +106,7 @@ def test_message_a_message_without_content_has_no_text():
     assert Message(role="assistant").text == ""
 
 
-def test_message_it_looks_like_a_dict_of_what_was_given():
+def test_message_behaves_like_a_dict_of_the_given_fields():
     message = Message.model_validate({"role": "user", "content": None, "cache": True})
     assert (message["role"], message["content"], message["cache"]) == ("user", None, True)
     assert ("content" in message, "cache" in message, "name" in message) == (True, True, False)
@@ -160,7 +160,7 @@ MESSAGES = st.fixed_dictionaries(
 
 
 @given(MESSAGES)
-def test_message_whatever_comes_in_goes_out_again(given):
+def test_message_round_trips_any_fields(given):
     before = json.dumps(given)
     message = Message.model_validate(given)
     assert message.to_openai() == given
@@ -186,7 +186,7 @@ def test_message_what_went_out_is_no_part_of_the_message():
     assert message.tool_calls == [CALL]
 
 
-def test_message_a_message_never_changes():
+def test_message_is_immutable():
     message = Message(role="user", content="x")
     with pytest.raises(ValidationError, match="frozen"):
         message.content = "y"
@@ -201,7 +201,7 @@ def test_message_a_message_may_be_dumped_in_parts():
     assert message.model_dump(exclude_none=True) == {"role": "user", "cache": True}
 
 
-def test_messages_have_a_json_schema():
+def test_message_has_a_json_schema():
     assert {"role", "content"} <= Message.model_json_schema()["properties"].keys()
     assert Message.model_json_schema(mode="serialization")
 
@@ -222,7 +222,7 @@ def test_message_dicts_become_messages(kind):
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_messages_are_taken_as_they_are_in_a_list_of_their_own(kind):
+def test_read_messages_returns_a_new_list_of_the_same_messages(kind):
     given = kind([USER, DONE])
     messages = read_messages(given)
     assert messages is not given
@@ -230,7 +230,7 @@ def test_messages_are_taken_as_they_are_in_a_list_of_their_own(kind):
     assert messages[1] is DONE
 
 
-def test_messages_and_dicts_may_be_mixed():
+def test_read_messages_accepts_messages_and_dicts():
     messages = read_messages([USER, {"role": "assistant", "content": "3"}])
     assert messages == [USER, DONE]
 
@@ -240,7 +240,7 @@ def test_message_no_messages_are_a_conversation():
 
 
 @pytest.mark.parametrize("thing", [None, "hi", 3, {"role": "user"}, USER, iter([USER])])
-def test_message_what_is_no_list_is_refused(thing):
+def test_read_messages_rejects_what_is_not_a_list(thing):
     with pytest.raises(InvalidArgumentError, match=r"must be a list of messages \{role, "):
         read_messages(thing)
 
@@ -256,19 +256,19 @@ def test_message_what_is_no_list_is_refused(thing):
     ],
     ids=range(5),
 )
-def test_message_a_message_that_is_none_is_named(messages, message):
+def test_read_messages_names_an_invalid_message(messages, message):
     with pytest.raises(InvalidArgumentError, match=message):
         read_messages(messages)
 
 
-def test_message_the_error_begins_with_what_the_conversation_is_called():
+def test_read_messages_error_begins_with_the_name_of_the_conversation():
     with pytest.raises(InvalidArgumentError, match=r"`rollouts_messages\[3\]` must be .* got 5"):
         read_messages(5, "rollouts_messages[3]")
     with pytest.raises(InvalidArgumentError, match=r"^rollouts_messages\[3\]\[0\]: "):
         read_messages(["x"], "rollouts_messages[3]")
 
 
-def test_message_a_long_value_is_not_told_in_full():
+def test_read_messages_shortens_long_values():
     with pytest.raises(InvalidArgumentError) as caught:
         read_messages("x" * 10_000)
     assert len(str(caught.value)) < 300

@@ -89,17 +89,17 @@ def test_numbers_anything_else_is_refused(value):
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "true", '"1"', "null", "1e999"])
-def test_numbers_json_that_is_no_finite_number_is_refused(text):
+def test_finite_float_rejects_json_without_a_finite_number(text):
     with pytest.raises(ValidationError):
         NUMBER.validate_json(text)
 
 
-def test_numbers_the_error_says_what_would_be_accepted():
+def test_finite_float_error_states_what_is_accepted():
     with pytest.raises(ValidationError, match="a score is a finite float, not True"):
         NUMBER.validate_python(True)
 
 
-def test_numbers_a_long_value_is_not_told_in_full():
+def test_finite_float_error_shortens_long_values():
     with pytest.raises(ValidationError) as caught:
         NUMBER.validate_python("x" * 10_000)
     assert len(caught.value.errors()[0]["msg"]) < 200
@@ -112,7 +112,7 @@ def test_numbers_it_is_a_number_in_a_json_schema():
 # Metrics
 
 
-def test_numbers_of_numpy_among_metrics_fit_json():
+def test_metrics_convert_numbers_of_numpy_for_json():
     given = {"a": np.float32(0.5), "b": np.int64(3), "c": 1, "d": "text", "e": None, "f": [1]}
     given |= {"g": np.True_, "h": False}
     found = METRICS.validate_python(given)
@@ -124,7 +124,7 @@ def test_numbers_of_numpy_among_metrics_fit_json():
 
 
 @pytest.mark.parametrize("value", [None, [], 3, "a", {1: 2}])
-def test_numbers_what_are_no_metrics_is_refused(value):
+def test_metrics_reject_what_is_not_a_dict(value):
     with pytest.raises(ValidationError):
         METRICS.validate_python(value)
 
@@ -143,7 +143,7 @@ def test_numbers_a_whole_number_of_any_kind_is_an_index(number):
 @pytest.mark.parametrize(
     "value", [True, np.True_, 3.0, np.float64(3), "3", None, Fraction(3), [3]], ids=repr
 )
-def test_numbers_anything_else_is_no_index(value):
+def test_index_rejects_anything_else(value):
     with pytest.raises(ValidationError):
         INDEX.validate_python(value)
 

@@ -85,7 +85,7 @@ def test_observation_a_reward_may_be_none_or_one_of_openenvs_bools():
     assert Observation.model_validate_json('{"reward": true}').reward == 1.0
 
 
-def test_observation_with_reward_gives_back_the_very_observation():
+def test_observation_with_reward_returns_the_same_observation():
     board = Board(cells=[1])
     assert board.with_reward(1) is board
     assert (board.reward, board.cells) == (1.0, [1])
@@ -106,7 +106,7 @@ def test_observation_an_awaitable_is_waited_for_inside_of_a_running_event_loop_t
     assert asyncio.run(main()) == 0.25
 
 
-def test_observation_an_awaitable_that_gives_no_number_is_refused():
+def test_observation_rejects_an_awaitable_without_a_number():
     async def word():
         return "good"
 
@@ -114,7 +114,7 @@ def test_observation_an_awaitable_that_gives_no_number_is_refused():
         Observation(reward=word())
 
 
-def test_observation_what_an_awaitable_raises_is_told():
+def test_observation_raises_what_an_awaitable_reward_raises():
     async def down():
         raise OSError("the judge is down")
 
@@ -155,7 +155,7 @@ def test_observation_an_observation_is_mutable_and_checked_when_changed():
         board.metadata = None
 
 
-def test_observation_two_observations_never_share_their_metadata():
+def test_observation_metadata_is_not_shared():
     one, other = Board(), Board()
     one.metadata["seen"] = True
     assert other.metadata == {}

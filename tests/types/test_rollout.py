@@ -59,7 +59,7 @@ def test_rollout_turns_that_follow_each_other_have_nothing_between_them():
     assert [o.metadata["messages"] for _, o in rollout.steps] == [[], []]
 
 
-def test_rollout_the_metadata_holds_every_column():
+def test_rollout_metadata_contains_every_column():
     row = {"id": 1, "group": "g", "ground_truth": "42", "model": {"size": 7}}
     row["messages"] = [assistant("a")]
     rollout = Rollout.from_row(row)
@@ -102,7 +102,7 @@ def test_rollout_a_turn_without_content_is_a_turn():
     assert (action.content, action.tool_calls) == ("", [CALL])
 
 
-def test_rollout_tool_calls_that_are_null_are_none():
+def test_rollout_tool_calls_of_null_are_an_empty_list():
     ((action, _),) = rollout_of(assistant("a", tool_calls=None)).steps
     assert action.tool_calls == []
 
@@ -142,13 +142,13 @@ def test_rollout_without_an_id_the_line_is_the_id():
         ({"messages": [assistant("a", tool_calls="x")]}, r"messages\[0\]\.tool_calls: .*'x'"),
     ],
 )
-def test_rollout_a_row_that_is_no_rollout_is_refused_and_says_why(row, message):
+def test_rollout_from_row_rejects_an_invalid_row_with_the_reason(row, message):
     with pytest.raises(RolloutError, match=message) as caught:
         Rollout.from_row(row, line=3)
     assert caught.value.line == 3
 
 
-def test_rollout_a_long_value_is_not_told_in_full():
+def test_rollout_error_shortens_long_values():
     with pytest.raises(RolloutError) as caught:
         Rollout.from_row({"messages": "x" * 10_000})
     assert len(str(caught.value)) < 300
@@ -178,7 +178,7 @@ def test_rollout_deep_nesting_beside_the_messages_does_no_harm():
 # Steps by name
 
 
-def test_messages_may_name_their_steps():
+def test_rollout_messages_may_have_a_step_id():
     rollout = rollout_of(
         user("q"), assistant("a", step_id="think"), assistant("b"), assistant("c", step_id="say")
     )
@@ -186,7 +186,7 @@ def test_messages_may_name_their_steps():
 
 
 @pytest.mark.parametrize("name", [None, 0, 1.5, ["s"], {"a": 1}, True])
-def test_rollout_an_id_that_is_no_text_is_none(name):
+def test_rollout_step_id_is_none_unless_it_is_a_string(name):
     rollout = rollout_of(assistant("a", step_id=name))
     assert rollout.to_step_data()[0].step_info == {"assistant_turn_index": 0}
 
@@ -201,7 +201,7 @@ def test_rollout_turns_before_the_first_are_examples_and_no_steps():
 
 
 @pytest.mark.parametrize("first", [-1, 2, 10**9, 1.5, float("nan"), "1", True, [1]])
-def test_rollout_a_first_turn_that_is_none_of_the_rollouts_is_refused(first):
+def test_rollout_rejects_a_first_turn_out_of_range(first):
     with pytest.raises(RolloutError, match="`first_turn` must be"):
         rollout_of(user("q"), assistant("a"), assistant("b"), first_turn=first)
 
@@ -221,7 +221,7 @@ def test_rollout_a_first_turn_may_be_missing_or_a_whole_float(first, count):
     ],
     ids=range(4),
 )
-def test_rollout_a_row_says_how_its_episode_failed(columns, failure):
+def test_rollout_failure_is_the_error_of_the_episode(columns, failure):
     problem = rollout_of(assistant("a"), **columns).failure
     assert problem == (failure and f"the episode ended with an error: {failure}")
 

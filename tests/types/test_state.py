@@ -32,13 +32,13 @@ def test_state_step_count_is_an_integer_of_at_least_0(count):
     assert state.step_count == 0
 
 
-def test_state_a_state_counts_up_in_place():
+def test_state_step_count_can_be_incremented():
     state = State()
     state.step_count += 1
     assert state.step_count == 1
 
 
-def test_state_metadata_need_a_name_and_a_description_and_nothing_unknown():
+def test_environment_metadata_requires_name_and_description_and_rejects_others():
     assert EnvironmentMetadata(name="Maze", description="Find out.").version == "1.0.0"
     for wrong in ({"name": "Maze"}, {"name": "Maze", "description": "", "nmae": "Maze"}):
         with pytest.raises(ValidationError):

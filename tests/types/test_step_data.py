@@ -64,7 +64,7 @@ def test_step_data_numbers_can_be_filled_in_later_and_taken_back(name):
     assert getattr(step, name) is None
 
 
-def test_messages_may_be_dicts():
+def test_step_data_messages_may_be_dicts():
     given = [{"role": "user", "content": "1 + 2?"}, {"role": "assistant", "tool_calls": [CALL]}]
     step = StepData(system_step_index=0, resulting_messages_history=given)
     assert all(type(message) is Message for message in step.resulting_messages_history)
@@ -73,7 +73,7 @@ def test_messages_may_be_dicts():
         StepData(system_step_index=0, resulting_messages_history=[{"role": "robot"}])
 
 
-def test_step_data_what_the_policy_saw_and_did_is_kept_as_it_is():
+def test_step_data_keeps_observation_and_action_unchanged():
     observation, action, logprobs = object(), {"column": 2}, np.zeros(3)
     step = StepData(
         system_step_index=0,
@@ -107,13 +107,13 @@ def test_step_data_steps_share_nothing():
         **dict.fromkeys(NUMBERS, FINITE),
     )
 )
-def test_step_data_a_step_goes_through_json_and_back(step):
+def test_step_data_round_trips_through_json(step):
     assert StepData.model_validate_json(step.model_dump_json()) == step
     assert StepData.model_validate_json(step.model_dump_json(exclude_unset=True)) == step
 
 
 @pytest.mark.parametrize("exclude_unset", [False, True])
-def test_messages_go_through_json_without_loss_and_without_gain(exclude_unset):
+def test_step_data_messages_round_trip_through_json(exclude_unset):
     given = [
         {"role": "user", "content": [{"type": "text", "text": "1 + 2?"}], "cache": True},
         {"role": "assistant", "content": None, "tool_calls": [CALL]},

@@ -211,7 +211,7 @@ def test_process_launcher_server_ends_with_its_parent(file):
     assert gone(int(output))
 
 
-def test_process_launcher_leaves_no_process_if_forgotten(file):
+def test_process_launcher_leaves_no_process_if_collected(file):
     async def play():
         client = GenericEnvClient.from_module(f"{file}:Echo")
         process = (await client.reset()).observation["process"]

@@ -444,7 +444,7 @@ def test_remote_session_never_mixes_up_answers(ends):  # noqa: C901
 
 
 @pytest.mark.parametrize("code", ["INVALID_JSON", "UNKNOWN_TYPE", "EXECUTION_ERROR", "NEW_CODE"])
-def test_remote_session_goes_on_after_an_error(code):
+def test_remote_session_continues_after_an_error(code):
     async def play():
         answers = failed(code, "oh no"), observed({"number": 7})
         async with answering(*answers) as server, opened(server) as session:

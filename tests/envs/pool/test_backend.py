@@ -152,7 +152,7 @@ def test_thread_backend_async_steps_run_in_the_loop_and_async_environments_are_m
     assert here not in (where["made"], where["closed"])
 
 
-def test_thread_backend_a_dict_that_is_no_action_is_reported_and_the_episode_goes_on(kind):
+def test_thread_backend_a_dict_that_is_no_action_is_reported_and_the_episode_continues(kind):
     async def main():
         async with EnvPool(kind, n=1) as pool:
             await pool.reset_batch()
@@ -215,7 +215,7 @@ def test_thread_backend_an_async_environment_that_raises_is_reported_at_once_and
     assert kind.notes == ["made", "closed", "made", "closed"]
 
 
-def test_thread_backend_an_async_environment_that_waits_for_ever_doesnt_hold_up_the_others(kind):
+def test_thread_backend_an_async_environment_that_waits_for_ever_does_not_delay_the_others(kind):
     async def main():
         async with EnvPool(kind, n=3, timeout_s=SHORT) as pool:
             await pool.reset_batch()
@@ -305,7 +305,7 @@ def test_thread_backend_starts_threads_only_for_steps_and_at_most_one_for_each_s
     play(main)
 
 
-def test_thread_backend_where_too_many_hang_no_more_are_made_until_they_end(blocking):
+def test_thread_backend_creates_no_environments_while_too_many_hang(blocking):
     kind = blocking()
 
     async def main():
@@ -362,7 +362,7 @@ def test_thread_backend_an_environment_that_broke_is_closed_before_another_is_ma
     play(main)
 
 
-def test_thread_backend_what_closing_a_broken_environment_raises_is_logged_and_the_reset_goes_on(
+def test_thread_backend_what_closing_a_broken_environment_raises_is_logged_and_the_reset_continues(
     blocking, caplog
 ):
     def close(self):

@@ -98,7 +98,7 @@ def test_env_pool_the_environments_of_a_batch_step_at_the_same_time():
     play(main)
 
 
-def test_env_pool_a_batch_of_nothing_but_none_is_over_at_once():
+def test_env_pool_step_batch_of_none_returns_at_once():
     async def main():
         async with EnvPool(World, n=3) as pool:
             assert await pool.step_batch([None] * 3) == [None] * 3
@@ -135,7 +135,7 @@ def test_env_pool_each_slot_gets_its_seed(seeds, slots, expected):
     assert play(main) == expected
 
 
-def test_env_pool_some_slots_are_reset_and_the_others_go_on():
+def test_env_pool_some_slots_are_reset_and_the_others_continue():
     async def main():
         async with EnvPool(World, n=3) as pool:
             await pool.reset_batch()
@@ -190,7 +190,7 @@ def test_env_pool_seeds_that_are_invalid_are_refused(seeds):
         ("01", "`slots` must be .* got '01'"),
     ],
 )
-def test_env_pool_slots_that_arent_there_are_refused(slots, problem):
+def test_env_pool_rejects_invalid_slots(slots, problem):
     async def main():
         async with EnvPool(World, n=3) as pool:
             with pytest.raises(InvalidArgumentError, match=problem):
@@ -200,7 +200,7 @@ def test_env_pool_slots_that_arent_there_are_refused(slots, problem):
 
 
 @pytest.mark.parametrize("options", [[{}], [{}, {}, 1], {}, {"task": 1}, 5])
-def test_env_pool_options_that_arent_one_for_each_are_refused(options):
+def test_env_pool_rejects_options_that_are_not_one_for_each_slot(options):
     async def main():
         async with EnvPool(World, n=3) as pool:
             with pytest.raises(InvalidArgumentError, match="`options` must be a list"):
@@ -209,7 +209,7 @@ def test_env_pool_options_that_arent_one_for_each_are_refused(options):
     play(main)
 
 
-def test_env_pool_a_seed_for_all_isnt_taken_for_seeds():
+def test_env_pool_rejects_seed_instead_of_seeds():
     async def main():
         async with EnvPool(World, n=2) as pool:
             with pytest.raises(InvalidArgumentError, match="seeds"):
@@ -444,7 +444,7 @@ def test_env_pool_a_step_before_the_first_reset_is_reported():
     play(main)
 
 
-def test_env_pool_a_hanging_environment_doesnt_hold_up_the_others(blocking):
+def test_env_pool_a_hanging_environment_does_not_delay_the_others(blocking):
     kind = blocking()
 
     async def main():
@@ -564,7 +564,7 @@ def test_env_pool_send_keeps_the_fast_ones_going_while_the_slowest_steps(blockin
     play(main)
 
 
-def test_env_pool_none_is_skipped_and_nothing_yields_nothing():
+def test_env_pool_as_completed_skips_none():
     async def main():
         async with EnvPool(World, n=3) as pool:
             await pool.reset_batch()
@@ -815,7 +815,7 @@ def test_env_pool_what_closing_raises_or_exits_with_disturbs_no_other_slot(caplo
 
 
 @pytest.mark.parametrize("used", ["before", "after"])
-def test_env_pool_a_pool_that_isnt_open_is_reported(used):
+def test_env_pool_reports_that_it_is_not_open(used):
     async def main():
         pool = EnvPool(World, n=2)
         if used == "after":
@@ -866,7 +866,7 @@ def test_env_pool_the_threads_end_with_the_pool():
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2", None])
-def test_env_pool_a_pool_of_no_environments_is_refused(n):
+def test_env_pool_rejects_n_below_1(n):
     with pytest.raises(InvalidArgumentError, match="`n` must be an integer >= 1"):
         EnvPool(World, n=n)
 
@@ -890,7 +890,7 @@ def test_env_pool_a_timeout_that_is_invalid_is_refused(timeout_s):
 
 
 @pytest.mark.parametrize("env", [None, 3, World, [World]])
-def test_env_pool_what_makes_no_environment_is_refused(env):
+def test_env_pool_rejects_what_is_not_a_factory(env):
     with pytest.raises(InvalidArgumentError, match="`env` must be an environment class"):
         EnvPool(World() if env is World else env)
 

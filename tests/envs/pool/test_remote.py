@@ -95,7 +95,7 @@ def test_remote_backend_an_address_may_be_written_in_several_ways(world_server, 
 
 
 @pytest.mark.parametrize("address", ["http://", "ftp://host", "http://host:port", "host:0"])
-def test_remote_backend_what_is_no_address_is_refused(address):
+def test_remote_backend_rejects_an_invalid_address(address):
     with pytest.raises(InvalidArgumentError, match="is not the address of a server"):
         EnvPool(address)
 
@@ -181,7 +181,7 @@ def test_remote_backend_a_reset_that_fails_is_reported_in_its_own_slot(world_ser
     play(main)
 
 
-def test_remote_backend_a_hanging_environment_doesnt_hold_up_the_others_and_heals(world_server):
+def test_remote_backend_a_hanging_environment_does_not_delay_the_others_and_heals(world_server):
     async def main():
         async with EnvPool(world_server.url, n=3, timeout_s=SHORT) as pool:
             await pool.reset_batch()
@@ -367,7 +367,7 @@ def foreign():
         '{"type":"error","data":{"message":"no","code":"EXECUTION_ERROR"}}',
     ],
 )
-def test_remote_backend_whatever_a_server_answers_is_an_observation_or_reported(foreign, answer):
+def test_remote_backend_turns_any_answer_into_an_observation_or_an_error(foreign, answer):
     async def test(pool):
         return await pool.reset_batch()
 
@@ -387,7 +387,7 @@ def test_remote_backend_an_older_servers_answer_without_metadata_will_do(foreign
     assert (first.x, first.reward, first.done, first.metadata) == (1, 1.0, False, {"a": 1})
 
 
-def test_remote_backend_a_server_that_stays_away_is_reported_in_time():
+def test_remote_backend_reports_a_server_that_is_not_available_in_time():
     from websockets.asyncio.server import serve
 
     async def ignores(socket):

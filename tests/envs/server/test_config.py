@@ -115,7 +115,7 @@ def test_post_config_lists_every_reason_of_a_rejection(serve, change, where):
     assert server.http.get("/config").json() == before
 
 
-def test_config_message_is_rejected_and_the_session_goes_on(serve):
+def test_config_message_is_rejected_and_the_session_continues(serve):
     client = serve(Composed).client()
     reply = client.ask({"type": "config", "data": {"weights": {"unknown": 1.0}}})
     assert (reply["type"], reply["data"]["code"]) == ("error", "VALIDATION_ERROR")

@@ -296,7 +296,7 @@ def test_post_step_reports_what_the_environment_raises(play, error, status):
 
 
 @pytest.mark.parametrize("method", ["reset", "step", "state", "close", "__init__"])
-def test_http_calls_free_their_place_whatever_raises(serve, method):
+def test_http_calls_free_their_place_after_any_error(serve, method):
     works = threading.Event()
     works.set()
 

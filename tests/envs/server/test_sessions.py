@@ -161,7 +161,7 @@ def test_session_sends_components_of_a_rubric_called_by_hand(play):
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_session_goes_on_after_a_failed_rubric(serve, by_hand):
+def test_session_continues_after_a_failed_rubric(serve, by_hand):
     class Fails(Rubric):
         def forward(self, action, observation):
             if action.text == "bad":
@@ -297,7 +297,7 @@ def test_session_answers_mcp(play, request_, answer):
         ({"type": "step", "data": ["x"]}, "VALIDATION_ERROR"),
     ],
 )
-def test_session_reports_a_bad_message_and_goes_on(play, message, code):
+def test_session_reports_a_bad_message_and_continues(play, message, code):
     served = play()
     before = served.number("guerdon_failures_total", kind=code.lower()) or 0
     client = served.client()
@@ -402,7 +402,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("bad", [step("bad"), {"type": "reset", "data": {"seed": 13}}])
-def test_session_reports_what_the_environment_raises_and_goes_on(play, fault, bad):
+def test_session_reports_what_the_environment_raises_and_continues(play, fault, bad):
     client = play(misbehaving(FAULTS[fault])).client()
     client.ask(RESET)
     answer = client.ask(bad)
