@@ -1,4 +1,4 @@
-"""`FunctionPool`: one function, imported once in each worker, that answers jobs."""
+"""`FunctionPool`: calls of one function, which each worker imports once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from guerdon.sandbox.protocol import Execution, Limits
 from guerdon.sandbox.task import Task, limits_message, sealed_file
 from guerdon.sandbox.worker import ReusedWorker, Worker
 
-# The least that importing a function may use: that is done once, and imports are large.
+# The lowest limits of importing a function, which is done once, and may need much.
 OPENING_SECONDS = 60.0
 OPENING_MEMORY = 4 << 30
 OPENING_PROCESSES = 64
@@ -38,24 +38,23 @@ class Answer:
 
 
 class FunctionPool:
-    """Workers that have imported a function; each call is a copy of one, or with `reuse` it itself.
+    """Workers that have imported a function. A call runs in a copy of one, or with `reuse` in it.
 
     Args:
-        config: Which function, as `loader` reads it.
-        loader: What loads the function, as ``module:name``: the host's own code, of a callable that
-            takes `config` and returns a `Callee`. It is imported before the process is locked, and
-            called after.
+        config: The configuration of the function, which `loader` reads.
+        loader: The ``module:name`` of a trusted callable that takes `config` and returns a
+            `Callee`. It is imported before the process is locked, and called after.
         level: ``strict``, ``process``, or ``auto``, which is ``strict`` or an error.
         workers: How many jobs are answered at the same time.
         limits: What a call may use.
-        reuse: Whether calls are answered by the process that imported the function: faster, and
-            what one call leaves behind the next one finds.
+        reuse: Whether calls run in the process that imported the function: faster, but each call
+            sees the state that earlier ones left.
         read: What may be read beside Python's own.
         path: Where modules are found.
 
     Attributes:
         name: The level in force.
-        promise: What that is, in a line.
+        promise: What it isolates, in a line.
         description: The description of the function by the `Callee`.
 
     Raises:
@@ -95,7 +94,7 @@ class FunctionPool:
             "limits": limits_message(limits),
         }
 
-        # Not a method: a pool that isn't closed is closed when its last reference goes.
+        # Not a method: it must not keep this pool alive, which is closed with its last reference.
         def start() -> Worker:
             with contextlib.ExitStack() as stack:
                 file = sealed_file(config)
@@ -121,7 +120,7 @@ class FunctionPool:
             return _answer(task, execution)
 
     async def call_async(self, job: bytes) -> Answer:
-        """The same without blocking the event loop; cancelled, it ends the call."""
+        """Like `call`, without blocking the event loop. If it is cancelled, the call is ended."""
         with self._task(job) as task:
             [execution] = await self._pool.run_async([task])
             return _answer(task, execution)
@@ -132,7 +131,7 @@ class FunctionPool:
 
     @contextlib.contextmanager
     def _task(self, job: bytes) -> Iterator[Task]:
-        """The task of a worker, whose descriptors are closed at the end."""
+        """Make the task of a worker, and close its descriptors at the end."""
         if self._reuse:
             yield Task(self._limits, answer_bytes=MAX_ANSWER, job=job, piped=False)
             return

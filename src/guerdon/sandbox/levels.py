@@ -1,8 +1,8 @@
 """The levels of this machine: what `process` and `strict` consist of, and where Python's files are.
 
-Landlock leaves the names and sizes of files, and the numbers of processes, to be asked for. The
-namespaces of bubblewrap don't, so `strict` wraps it around a worker if it is installed and works.
-It is never run by root itself, for whom it is no sandbox.
+Landlock doesn't hide the names and sizes of files, nor process ids. The namespaces of bubblewrap
+do, so `strict` wraps it around a worker if it is installed and works. It is never run as root, for
+whom it is no sandbox.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from guerdon.sandbox.locking.canaries import Finding
 from guerdon.sandbox.locking.lock import requirements
 from guerdon.sandbox.locking.privileges import ReservedUser, unreachable
 
-# Where bubblewrap is looked for: the system's own. The version in Python packages lags behind its
-# security fixes.
+# Only the system's bubblewrap is used: versions in Python packages lack recent security fixes.
 BUBBLEWRAP_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-# Where people and programs keep their own files.
+# Folders of private files.
 PRIVATE = ("/home", "/root", "/run", "/var", "/tmp", "/mnt", "/media", "/srv")
 
 # Seconds that bubblewrap has for starting a program that does nothing.
 PATIENCE = 5.0
 
-# What Python programs read of the system without naming it.
+# Files of the system that Python programs read implicitly.
 SYSTEM = """
 /lib /lib64 /usr/lib /usr/lib64 /usr/local/lib /usr/share/zoneinfo /etc/ld.so.cache /etc/localtime
 /etc/mime.types /dev/null /dev/random /dev/urandom
@@ -44,18 +43,18 @@ SYSTEM = """
 
 @dataclass(frozen=True, slots=True)
 class LocalLevel:
-    """A level of isolation that this machine's own means make.
+    """A level of isolation that guerdon itself implements.
 
     Attributes:
         name: ``process`` or ``strict``.
-        promise: What it promises, in a line.
+        promise: What it isolates, in a line.
     """
 
     name: Literal["process", "strict"]
     promise: str
 
     def config(self, *, read: Sequence[str]) -> dict[str, Any]:
-        """The configuration of a worker.
+        """Return the configuration of a worker.
 
         Args:
             read: What may be read beside Python's own.
@@ -90,14 +89,14 @@ LEVELS = {"auto": STRICT, "strict": STRICT, "process": PROCESS}
 
 
 def local_level(name: str) -> LocalLevel:
-    """One of this machine's own levels.
+    """Return a level of this machine.
 
     Args:
         name: ``process``, ``strict``, or ``auto``, which is ``strict`` or an error.
 
     Raises:
         InvalidArgumentError: There is no such level.
-        SandboxUnavailableError: It doesn't work, for these reasons.
+        SandboxUnavailableError: It doesn't work; the error lists the reasons.
     """
     level = LEVELS[check_choice("level", name, LEVELS)]
     missing: list[str] = []
@@ -113,7 +112,7 @@ def local_level(name: str) -> LocalLevel:
 def unavailable(
     name: str, missing: Sequence[str], findings: Sequence[Finding] = ()
 ) -> SandboxUnavailableError:
-    """The error of a level that doesn't work."""
+    """Return the error of a level that doesn't work."""
     why = "; ".join(missing)
     return SandboxUnavailableError(
         f"the sandbox level {name!r} doesn't work here: {why}. No weaker level is used instead; "
@@ -125,14 +124,14 @@ def unavailable(
 
 
 def own_paths() -> list[str]:
-    """The folders in which this package is found, and what its processes need beside it."""
+    """Return the folders of this package, and of those that its processes import."""
     spec = importlib.util.find_spec("landlockpy")
     needed = [] if spec is None or spec.origin is None else [str(Path(spec.origin).parents[1])]
     return list(dict.fromkeys([str(Path(__file__).parents[2]), *needed]))
 
 
 def executable_paths() -> list[str]:
-    """The interpreter's program, by each of its names, and the library that it may start with."""
+    """Return the paths of the interpreter's executable, and of its shared library."""
     programs = [sys.executable, os.path.realpath(sys.executable)]
     # Beside it, as well as where it was built for: it may have been moved.
     beside = Path(programs[1]).parents[1]
@@ -145,7 +144,7 @@ def executable_paths() -> list[str]:
 
 
 def interpreter_paths() -> list[str]:
-    """What the interpreter itself consists of: its library, and what that is linked with."""
+    """Return the folders of the standard library, and of what it is linked with."""
     paths = sysconfig.get_paths()
     found = {paths["stdlib"], paths["platstdlib"]}
     # Of a virtual environment, these are those of the interpreter that it was made of.
@@ -156,7 +155,7 @@ def interpreter_paths() -> list[str]:
 
 
 def _bubblewrap(read: Sequence[str]) -> str | None:
-    """Where bubblewrap is, if it works here with what must be readable."""
+    """Return the path of bubblewrap, if it works here with what must be readable."""
     paths = [*read, *own_paths(), *executable_paths()]
     found = shutil.which("bwrap", path=BUBBLEWRAP_PATH)
     nothing = shutil.which("true", path=BUBBLEWRAP_PATH)
@@ -182,12 +181,12 @@ def _bubblewrap(read: Sequence[str]) -> str | None:
 
 
 def wrapped(program: str, read: Sequence[str], folder: str | None) -> list[str]:
-    """What comes before a command that is to run in bubblewrap.
+    """Return the arguments before a command that is to run in bubblewrap.
 
     Args:
         program: Where bubblewrap is.
-        read: What must be readable inside, even if it is in a private folder.
-        folder: What is writable there.
+        read: What must be readable inside, even in a private folder.
+        folder: What is writable inside.
     """
     # Not --die-with-parent: that means the thread that has started it. When the host has gone, the
     # supervisor ends by itself, and with it all that is inside.

@@ -34,7 +34,7 @@ class LocalSandbox:
         allow_read: Files and folders that programs may read beside Python's own.
 
     Attributes:
-        preloaded: Modules that programs find loaded already.
+        preloaded: Modules that are already imported in programs.
         findings: The results of the attacks on its lock.
         facts: What it consists of here.
     """
@@ -78,7 +78,7 @@ class LocalSandbox:
         files: Mapping[str, bytes | str] | None = None,
         limits: Limits | None = None,
     ) -> Execution:
-        """The same; cancelled, it ends the program."""
+        """Like `run`. If it is cancelled, the program is ended."""
         with _tasks([_program(program, stdin, files)], limits or self.limits) as tasks:
             [execution] = await self._pool.run_async(tasks)
         return _known(execution)
@@ -86,7 +86,7 @@ class LocalSandbox:
     def run_pair(
         self, program: Program, checker: Program, *, limits: Limits | None = None
     ) -> tuple[Execution, Execution]:
-        """Run two programs, each isolated from the other but for a stream."""
+        """Run two programs that are connected by a stream; see `Sandbox.run_pair`."""
         with _tasks([program, checker], limits or self.limits) as tasks:
             one, other = self._pool.run(tasks)
         return _known(one), _known(other)
@@ -94,13 +94,13 @@ class LocalSandbox:
     async def run_pair_async(
         self, program: Program, checker: Program, *, limits: Limits | None = None
     ) -> tuple[Execution, Execution]:
-        """The same; cancelled, it ends both."""
+        """Like `run_pair`. If it is cancelled, both are ended."""
         with _tasks([program, checker], limits or self.limits) as tasks:
             one, other = await self._pool.run_async(tasks)
         return _known(one), _known(other)
 
     def close(self) -> None:
-        """End all that runs."""
+        """End all calls and workers."""
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -134,7 +134,7 @@ def _bytes(content: bytes | str, what: str) -> bytes:
 
 @contextlib.contextmanager
 def _tasks(programs: Sequence[Program], limits: Limits) -> Iterator[list[Task]]:
-    """The tasks of a worker, whose descriptors are closed at the end."""
+    """Make the tasks of a worker, and close their descriptors at the end."""
     with contextlib.ExitStack() as stack:
         ends: list[Any] = [None] * len(programs)
         if len(programs) > 1:
@@ -166,10 +166,10 @@ def _check(program: Program, limits: Limits) -> None:
 
 
 def _plain_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files by normalized names that stay in the folder.
+    """Return the files by normalized names.
 
     Raises:
-        InvalidArgumentError: One doesn't, or a name is that of a file and of a folder.
+        InvalidArgumentError: A name leads out of the folder, or is that of a file and of a folder.
     """
     found: dict[PurePosixPath, bytes] = {}
     for name, content in files.items():
@@ -187,7 +187,7 @@ def _plain_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _writable(path: PurePosixPath) -> bool:
-    """Whether a file system accepts the name."""
+    """Return whether a file system accepts the name."""
     try:
         parts = [len(part.encode()) for part in path.parts]
     except UnicodeEncodeError:
@@ -196,7 +196,7 @@ def _writable(path: PurePosixPath) -> bool:
 
 
 def _with(limits: Limits, files: Mapping[str, bytes]) -> Limits:
-    """The limits of a call with files in its folder, which don't count."""
+    """Return limits that don't count the given files."""
     if not files:
         return limits
     folders = {parent for name in files for parent in PurePosixPath(name).parents}
@@ -208,7 +208,7 @@ def _with(limits: Limits, files: Mapping[str, bytes]) -> Limits:
 
 
 def _known(execution: Execution) -> Execution:
-    """The execution; raises `SandboxError` if nothing is known about the program."""
+    """Return the execution, or raise `SandboxError` if nothing is known about the program."""
     if execution.ending == "sandbox_error":
         raise SandboxError(
             f"the sandbox failed, so that nothing is known about the program: {execution.detail}",

@@ -40,7 +40,7 @@ def open_sandbox(
     Args:
         level: ``strict``; ``auto``, which is ``strict`` or an error; ``process``, which stops
             accidents but no malice; or the name of a plug-in.
-        workers: How many programs run at the same time; None is one for each processor.
+        workers: How many programs run at the same time. The default is one for each processor.
         limits: What a call may use by default.
         allow_read: Files and folders that programs may read beside Python's own.
 
@@ -90,10 +90,10 @@ class Probe:
 
     Attributes:
         level: Its name.
-        works: Whether it does all that it promises.
-        missing: What is missing if it doesn't, a line each, with how to fix it.
+        works: Whether it works.
+        missing: What is missing, a line each, with how to fix it.
         findings: The results of attacks on it, if they could be tried.
-        facts: What it consists of here.
+        facts: What it consists of on this machine.
     """
 
     level: str

@@ -28,13 +28,13 @@ _numbers = itertools.count()
 
 
 class Pool:
-    """Workers that are started when they are needed, up to a number.
+    """Workers that are started on demand, up to a maximum.
 
-    A pool that isn't closed is closed when it is garbage-collected, or when Python exits.
+    A pool is closed when it is garbage-collected, or when Python exits.
 
     Args:
         make: Starts a worker.
-        workers: How many there are at most.
+        workers: The maximum.
 
     Raises:
         InvalidArgumentError: It is less than 1.
@@ -43,7 +43,7 @@ class Pool:
     def __init__(self, make: Callable[[], Worker], workers: int) -> None:
         size = check_integer("workers", workers, low=1)
         self._make, self._free, self._size = make, size, size
-        # Some versions of anyio tell variables apart by their names alone.
+        # Some versions of anyio identify variables by their names alone.
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"guerdon_pool_{next(_numbers)}")
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
@@ -53,10 +53,10 @@ class Pool:
 
     @contextlib.contextmanager
     def worker(self, call: _Call | None = None) -> Iterator[Worker]:
-        """Take a worker; it waits for one that is free.
+        """Take a worker, and wait until one is free.
 
         Args:
-            call: What it is for, if that may be cancelled.
+            call: The call that it is for, if that may be cancelled.
 
         Raises:
             SandboxError: The pool is closed, or a worker can't be started.
@@ -108,7 +108,7 @@ class Pool:
             return self._explained(worker.run(tasks))
 
     def _explained(self, executions: list[Execution]) -> list[Execution]:
-        """Executions, with a detail for those that the end of the pool has cut short."""
+        """Return executions, with a detail for those that were ended by the end of the pool."""
         if not self._closed:
             return executions
         return [
@@ -117,7 +117,7 @@ class Pool:
         ]
 
     async def run_async(self, tasks: Sequence[Task]) -> list[Execution]:
-        """The same without blocking the event loop; cancelled, it ends the calls."""
+        """Like `run`, without blocking the event loop. If it is cancelled, the calls are ended."""
         call = _Call()
 
         def run() -> list[Execution]:
@@ -145,7 +145,7 @@ class Pool:
             raise
 
     def _room(self) -> anyio.CapacityLimiter:
-        """As many threads as there are workers; each event loop has its own."""
+        """Return the limiter of this event loop: as many threads as there are workers."""
         limiter = self._limiter.get(None)
         if limiter is None:
             limiter = anyio.CapacityLimiter(self._size)
@@ -153,7 +153,7 @@ class Pool:
         return limiter
 
     def close(self) -> None:
-        """End all workers, those too that are busy."""
+        """End all workers, busy ones too."""
         with self._changed:
             self._closed = True
             idle = self._idle.copy()

@@ -1,4 +1,4 @@
-"""What a sandbox is, whatever it is made of: `Sandbox`, `Program`, `Limits` and `Execution`."""
+"""The interface of all sandboxes: `Sandbox`, `Program`, `Limits` and `Execution`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from guerdon._validation import check_integer, check_number
 
 __all__ = ["Ending", "Execution", "Limits", "Program", "Sandbox"]
 
-# What the kernel can count to, with room to add.
+# Below the largest numbers of the kernel.
 MOST, MOST_SECONDS = 2**60, 1e6
 
 Ending = Literal["ok", "nonzero", "signal", "timeout", "memory", "output_limit", "sandbox_error"]
@@ -66,7 +66,7 @@ class Limits:
 class Execution:
     """How a run ended, and what it used.
 
-    An ending of ``ok`` means exit code 0 and no more: a program that calls ``exit(0)`` has it too.
+    An ending of ``ok`` means exit code 0, which a program that calls ``exit(0)`` has too.
     `check_program` checks whether a program is right.
 
     Example:
@@ -79,14 +79,14 @@ class Execution:
             ``timeout``, wall-clock or processor time was used up; ``memory``; ``output_limit``, it
             printed or wrote too much. All these are due to the code. ``sandbox_error``: the sandbox
             failed, and nothing is known about the code.
-        exit_code: As in `subprocess`, negative for a signal; None if it isn't known.
-        stdout: What it printed, up to its limit.
-        stderr: The same of the other stream.
+        exit_code: As in `subprocess`, negative for a signal; None if it is unknown.
+        stdout: Its standard output, up to the limit.
+        stderr: Its standard error, up to the limit.
         seconds: Wall-clock time.
         cpu_seconds: Processor time of all its processes.
         peak_memory_bytes: The most memory that was seen in use at a time, including Python's own,
             which doesn't count for the limit.
-        detail: Why it ended, in words; None if it came to its own end.
+        detail: Why it ended; None if it ended normally.
     """
 
     ending: Ending
@@ -135,7 +135,7 @@ class Sandbox(Protocol):
 
     Attributes:
         name: The level, such as ``strict``.
-        promise: What is in force, in a line.
+        promise: What it isolates, in a line.
     """
 
     name: str
@@ -155,10 +155,10 @@ class Sandbox(Protocol):
             program: Python source.
             stdin: Its standard input.
             files: The files in its folder, by relative name.
-            limits: What it may use; None takes the sandbox's own.
+            limits: What it may use. The default is that of the sandbox.
 
         Raises:
-            SandboxError: The sandbox failed; all other endings are in the `Execution`.
+            SandboxError: The sandbox failed. The `Execution` reports all other endings.
             InvalidArgumentError: A file's name leads out of the folder.
         """
         ...
@@ -171,20 +171,20 @@ class Sandbox(Protocol):
         files: Mapping[str, bytes | str] | None = None,
         limits: Limits | None = None,
     ) -> Execution:
-        """The same; cancelled, it ends the program."""
+        """Like `run`. If it is cancelled, the program is ended."""
         ...
 
     def run_pair(
         self, program: Program, checker: Program, *, limits: Limits | None = None
     ) -> tuple[Execution, Execution]:
-        """Run two programs, each isolated from the other but for a stream.
+        """Run two programs that are isolated from each other, except for a stream.
 
-        Descriptor 3 of each is its end of the stream. When the checker has ended, the program is
+        Descriptor 3 of each is its end of the stream. When the checker ends, the program is
         ended as well.
 
         Args:
-            program: The one that is checked.
-            checker: The one that checks.
+            program: The program that is checked.
+            checker: The program that checks it.
             limits: What each may use; the time is for both.
 
         Raises:
@@ -195,11 +195,11 @@ class Sandbox(Protocol):
     async def run_pair_async(
         self, program: Program, checker: Program, *, limits: Limits | None = None
     ) -> tuple[Execution, Execution]:
-        """The same; cancelled, it ends both."""
+        """Like `run_pair`. If it is cancelled, both are ended."""
         ...
 
     def close(self) -> None:
-        """End all that runs."""
+        """End all calls and workers."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -1,4 +1,4 @@
-"""`Task`: one call from the host's side: what it may use, what it writes, and how it ended."""
+"""`Task`: the host's side of one call: its limits, its output, and how it ended."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CHUNK = 1 << 16
 
 
 def sealed_file(content: bytes) -> int:
-    """A descriptor of a file without a name that contains `content` and, on Linux, never changes.
+    """Return a descriptor of a file without a name that contains `content`.
 
-    The caller closes it. Its content passes through no other process's memory.
+    On Linux it can't be changed. The caller closes it. No other process copies the content.
     """
     if sys.platform != "linux":
         with tempfile.TemporaryFile() as file:
@@ -43,7 +43,7 @@ def sealed_file(content: bytes) -> int:
 
 
 class Capture:
-    """A pipe, and what has come out of it, read no further than it may go.
+    """A pipe, and what has been read from it, up to a limit.
 
     Args:
         piped: Whether there is a pipe.
@@ -51,8 +51,8 @@ class Capture:
     Attributes:
         reading: The end that is read here; -1 if there is none.
         writing: The end that the call has; None once it is closed here.
-        content: What has come.
-        ended: Whether no more is read, as no process can write to it any more, or it is too much.
+        content: What has been read.
+        ended: Whether nothing more is read: all writers have closed it, or it is too much.
     """
 
     def __init__(self, *, piped: bool = True) -> None:
@@ -65,13 +65,13 @@ class Capture:
             os.set_blocking(self.reading, False)
 
     def close_writing(self) -> None:
-        """Close the end that the call has by now."""
+        """Close the end for writing, which the call has its own copy of."""
         if self.writing is not None:
             os.close(self.writing)
             self.writing = None
 
     def read(self, most: int) -> None:
-        """Read what is there, up to `most` bytes in all and one more."""
+        """Read what is available, up to `most` bytes in all and one more."""
         while not self.ended:
             try:
                 part = os.read(self.reading, min(_CHUNK, most + 1 - len(self.content)))
@@ -88,26 +88,26 @@ class Capture:
             self.reading = -1
 
     def text(self, most: int) -> str:
-        """What has come, as text of at most `most` bytes."""
+        """Return what has been read, as text of at most `most` bytes."""
         return self.content[:most].decode("utf-8", "replace")
 
 
 @dataclass(slots=True)
 class Task:
-    """One call that a worker runs, and what it writes.
+    """One call that a worker runs, and its output.
 
     Attributes:
         limits: What it may use.
-        before: Descriptors that it has before its outputs.
-        after: Descriptors that it has after them.
-        answer_bytes: How much it may answer.
-        link: Its end of a stream to another call, which is closed here once the call has it.
+        before: Its descriptors that come before its outputs.
+        after: Its descriptors that come after them.
+        answer_bytes: How long its answer may be.
+        link: Its end of a stream to another call; it is closed here once the call has it.
         job: The job, if it is sent by a stream.
         piped: Whether it has outputs of its own.
         out: What it prints.
         err: What it prints as errors.
         answer: What it answers.
-        cause: Why it was ended, if the host ended it.
+        cause: Why the host ended it; None if it didn't.
     """
 
     limits: Limits
@@ -128,25 +128,25 @@ class Task:
 
     @property
     def captures(self) -> list[Capture]:
-        """Its outputs that are read."""
+        """Return its outputs that are read."""
         return [each for each in (self.out, self.err, self.answer) if each.reading >= 0]
 
     @property
     def descriptors(self) -> list[int]:
-        """All that it has, in order."""
+        """Return all its descriptors, in order."""
         outputs = [each.writing for each in self.captures if each.writing is not None]
         link = [] if self.link is None else [self.link.fileno()]
         return [*self.before, *outputs, *link, *self.after]
 
     def close_sent(self) -> None:
-        """Close what only the call is to have now."""
+        """Close the descriptors that only the call needs now."""
         for each in self.captures:
             each.close_writing()
         if self.link is not None:
             self.link.close()
 
     def read(self) -> bool:
-        """Read what has come, and return whether it is the first that exceeds a limit."""
+        """Read its outputs, and return whether one has just exceeded its limit."""
         most = self.limits.output_bytes
         self.answer.read(self.answer_bytes)
         self.out.read(most - min(most, len(self.err.content)))
@@ -165,10 +165,10 @@ class Task:
             each.close()
 
     def execution(self, report: dict[str, Any]) -> Execution:
-        """How the call ended.
+        """Return how the call ended.
 
         Args:
-            report: What the supervisor reports of it; only ``problem`` if it has no report.
+            report: The report of the supervisor; only ``problem`` if there is none.
         """
         status, cpu = report.get("status"), report.get("cpu", 0.0)
         cause = self.cause or report.get("cause")
@@ -183,7 +183,7 @@ class Task:
             ending, detail = _ending_of_status(status, self.limits, cpu, stderr)
         return Execution(
             ending,
-            # If it was killed here, the signal says nothing about the code.
+            # If it was killed here, its signal is not the code's doing.
             exit_code=None if cause in ("over", "output") else status,
             stdout=stdout,
             stderr=stderr,
@@ -194,7 +194,7 @@ class Task:
         )
 
     def _ending_of_cause(self, cause: str) -> tuple[Ending, str | None]:
-        """The ending of a call that the supervisor or the host has ended."""
+        """Return the ending of a call that the supervisor or the host has ended."""
         limits = self.limits
         printed, written = _size(limits.output_bytes), _size(limits.file_bytes)
         endings: dict[str, tuple[Ending, str]] = {
@@ -215,9 +215,9 @@ class Task:
 
 @functools.lru_cache(maxsize=64)
 def limits_message(limits: Limits) -> dict[str, Any]:
-    """The limits as the supervisor receives them; callers don't change the result."""
+    """Return the limits as the supervisor receives them; callers don't change the result."""
     return {
-        # Not numpy's numbers, which JSON can't represent.
+        # JSON can't represent the numbers of numpy.
         "seconds": float(limits.seconds),
         "cpu": float(_cpu(limits)),
         "memory": int(limits.memory_bytes),
@@ -236,7 +236,7 @@ def _cpu(limits: Limits) -> float:
 def _ending_of_status(
     status: int | None, limits: Limits, cpu: float, stderr: str
 ) -> tuple[Ending, str | None]:
-    """The ending of a call that ended by itself."""
+    """Return the ending of a call that ended by itself."""
     if status is None:
         return "sandbox_error", "how it ended is unknown"
     if status == 0:
@@ -249,7 +249,7 @@ def _ending_of_status(
     if status in (-signal.SIGKILL, -signal.SIGXCPU) and cpu >= 0.9 * _cpu(limits):
         return "timeout", f"it used more than {_cpu(limits):g} s of processor time"
     if status == -signal.SIGKILL:
-        # Code in a sandbox can't do that to itself.
+        # Code in a sandbox can't send itself this signal.
         return "sandbox_error", "it was killed from outside, or the machine was out of memory"
     try:
         name = signal.Signals(-status).name
@@ -259,7 +259,7 @@ def _ending_of_status(
 
 
 def _size(count: int) -> str:
-    """A number of bytes, for people."""
+    """Return a number of bytes with a unit."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.4g} {unit}"

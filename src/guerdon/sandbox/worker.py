@@ -1,4 +1,4 @@
-"""`Worker`: a supervisor's process, from the host's side."""
+"""`Worker`: the host's side of a supervisor's process."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from guerdon.sandbox.supervisor.folders import empty
 from guerdon.sandbox.supervisor.processes import end_session
 from guerdon.sandbox.task import Task, limits_message
 
-# Seconds that a supervisor has, beyond what a call may take, for reporting how it ended; and for
-# starting. After that it is the sandbox that failed.
+# Seconds that a supervisor has for starting, and, beyond the time of a call, for reporting how the
+# call ended. After that the sandbox has failed.
 GRACE = 10.0
 
-# Usually one of these; if this is root, calls run as a user who may have no access to its folders.
+# If this is root, calls run as a user who may have no access to its folders.
 NO_BUBBLEWRAP = "not installed, or it doesn't work for the user that calls run as"
 
-# Seconds for which only the end of a call is waited for.
+# Seconds during which only the end of a call wakes the host, not its output.
 SOON = 0.005
 
-# Seconds that it has for ending by itself.
+# Seconds that a supervisor has for ending by itself.
 LEAVING = 0.5
 
 _STUB = (
@@ -42,7 +42,7 @@ _STUB = (
     "from guerdon.sandbox.supervisor.main import main; main({fd}, own)"
 )
 
-# All that the processes of a worker see of the host's environment.
+# The environment of the processes of a worker.
 ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
     "PATH": "/usr/bin:/bin",
@@ -52,7 +52,7 @@ ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
 }
 
-# What an interpreter outside of the system's folders needs for being started; calls don't see it.
+# What an interpreter outside of the system's folders needs to start; calls don't see it.
 INTERPRETERS = {"LD_LIBRARY_PATH"}
 
 _LENGTH = struct.Struct("!Q")
@@ -62,7 +62,7 @@ ANSWERED = {"status": 0}
 
 
 class Worker:
-    """A process that runs calls; used by one thread at a time, but for `abort`.
+    """A process that runs calls. One thread at a time may use it, except for `abort`.
 
     Args:
         config: Its configuration.
@@ -78,7 +78,7 @@ class Worker:
         facts: What its lock consists of.
         findings: The results of the attacks on its lock.
         description: What was answered at its setup.
-        broken: Whether it is of no use any more.
+        broken: Whether it must be replaced.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Worker:
             raise unavailable(config["level"], broken, self.findings)
 
     def run(self, tasks: Sequence[Task]) -> list[Execution]:
-        """Run calls at the same time; when the last one of `tasks` ends, all are ended.
+        """Run calls at the same time. When the last one of `tasks` ends, the others are ended.
 
         Raises:
             SandboxError: The worker is used in another process than the one that made it.
@@ -176,7 +176,7 @@ class Worker:
             message = self._listen(tasks, deadline)
         except OSError as error:
             message = {"failed": f"its worker is gone: {error}"}
-        except BaseException:  # ctrl-C: whatever runs there isn't wanted any more
+        except BaseException:  # such as ctrl-C: the calls still run
             self.broken = True
             raise
         reports = message.get("ended") or [{"problem": message["failed"]}] * len(tasks)
@@ -190,7 +190,7 @@ class Worker:
             )
 
     def _send(self, message: dict[str, Any], tasks: Sequence[Task]) -> None:
-        """Send a message with the descriptors of calls, which only they are to have now."""
+        """Send a message with the descriptors of calls, and close them here."""
         send(self._channel, message, [fd for task in tasks for fd in task.descriptors])
         for task in tasks:
             task.close_sent()
@@ -200,7 +200,7 @@ class Worker:
         captures = {each.reading: each for task in tasks for each in task.captures}
         poller = select.poll()
         poller.register(self._channel, select.POLLIN)
-        # Most calls are over soon, and what they write has room in a pipe until then.
+        # Most calls end soon, and a pipe has room for their output until then.
         poller.poll(SOON * 1000)
         for fd in captures:
             poller.register(fd, select.POLLIN)
@@ -225,22 +225,22 @@ class Worker:
             return {"failed": f"its worker is gone: {error}"}
 
     def abort(self) -> None:
-        """End it, from another thread than the one that waits for it."""
+        """End it from any thread; `run` then returns."""
         self.broken = True
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """End all its processes, and remove what they have written."""
-        if os.getpid() != self._owner:  # the processes are another's children
+        if os.getpid() != self._owner:  # the children of another process
             self._channel.close()
             self._stderr.close()
             if self._process is not None:
-                self._process.returncode = 0  # or it would be missed here
+                self._process.returncode = 0  # `Popen` would wait for it
             return
         if self._process is not None:
             with contextlib.suppress(OSError):
-                self._channel.shutdown(socket.SHUT_WR)  # at which it ends by itself
+                self._channel.shutdown(socket.SHUT_WR)  # then it ends by itself
                 self._channel.settimeout(LEAVING)
                 while self._channel.recv(1 << 16):
                     continue
@@ -259,9 +259,9 @@ class Worker:
 
 
 class ReusedWorker(Worker):
-    """A worker with one process, in which the function was imported, that answers all jobs.
+    """A worker whose one process, which imported the function, answers all jobs.
 
-    What a call leaves behind, the next one finds. A call that reaches a limit ends the worker.
+    Each call sees the state that earlier ones left. A call that reaches a limit ends the worker.
 
     Args:
         config: Its configuration.
@@ -283,7 +283,7 @@ class ReusedWorker(Worker):
         self._stream.setblocking(False)
 
     def run(self, tasks: Sequence[Task]) -> list[Execution]:
-        """Have a job answered."""
+        """Run one call."""
         self._check_owner()
         [task] = tasks
         # What was printed between two calls is dropped.
@@ -297,7 +297,7 @@ class ReusedWorker(Worker):
             report = self._exchange(task, began + task.limits.seconds)
         except OSError as error:
             report = {"problem": f"its worker is gone: {error}"}
-        except BaseException:  # ctrl-C: whatever runs there isn't wanted any more
+        except BaseException:  # such as ctrl-C: the calls still run
             self.broken = True
             raise
         self.broken |= task.cause is not None or report != ANSWERED

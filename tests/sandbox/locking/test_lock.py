@@ -267,7 +267,7 @@ privileges._candidates = candidates
 """
     )
     assert outcome[:2] == [True, True]
-    assert "number is taken, or isn't one of this user namespace" in outcome[2]
+    assert "user ids are taken, or missing in this user namespace" in outcome[2]
 
 
 def test_reserved_user_skips_users_with_processes(supervisor: Any) -> None:
@@ -282,7 +282,7 @@ except Exception as error:
 privileges._candidates = candidates
 """
     )
-    assert "is taken" in outcome
+    assert "are taken" in outcome
 
 
 def test_lock_function_call_locks_a_template(supervisor: Any) -> None:

@@ -48,7 +48,7 @@ def test_requirements_name_a_container_without_landlock(monkeypatch: pytest.Monk
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(lock, "abi_version", refuse)
-    assert any("Landlock can't be asked" in line for line in requirements())
+    assert any("Landlock is refused" in line for line in requirements())
     assert facts()["Landlock"].startswith("refused")
 
 
@@ -75,7 +75,7 @@ def test_requirements_name_a_namespace_with_one_user(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(privileges, "_mapped_users", lambda: [range(1)])
     assert any("no other user to become" in line for line in requirements())
-    with pytest.raises(SandboxError, match="every unassigned user's number"):
+    with pytest.raises(SandboxError, match="all unassigned user ids are taken"):
         privileges.ReservedUser()
 
 

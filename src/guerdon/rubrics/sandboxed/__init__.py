@@ -1,4 +1,4 @@
-"""Rewards in a sandbox: a rubric or a reward function that this process never runs itself."""
+"""Rewards in a sandbox: rubrics and reward functions that this process doesn't run itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the calls of a reward run: in a pool of workers, in a plug-in's sandbox, or here."""
+"""Running the calls of a reward: in a pool of workers, in a plug-in's sandbox, or in process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class InProcess:
 
     Attributes:
         level: The level in force.
-        promise: What that is, in a line.
+        promise: What it isolates, in a line.
         sends: Whether the arguments of a call leave this process, as JSON.
         parallel: How many calls run at the same time.
     """
@@ -103,7 +103,7 @@ class InProcess:
         return self._results(self._evaluate(call))
 
     async def run_async(self, call: Arguments) -> Results:
-        """The same without blocking the event loop."""
+        """Like `run`, without blocking the event loop."""
         if not self._function.is_async:
             return await anyio.to_thread.run_sync(self.run, call)
         return self._results(await self._evaluate(call))
@@ -117,26 +117,26 @@ class InProcess:
         return found if self._function.mode == "batch" else [found]
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing."""
 
 
 class PluginPool:
     """Calls of one reward, each a program of its own in a sandbox of another package.
 
-    Each loads the reward anew: a sandbox that only runs programs has no warm workers.
+    Each call loads the reward again: a sandbox that runs programs has no warm workers.
 
     Args:
         sandbox: The sandbox, with guerdon installed in it; it is closed with the pool.
         config: A `RewardSpec` as JSON.
         limits: What each call may use.
-        path: Where modules are found, beside what the sandbox itself has.
+        path: Where modules are found, in addition to the sandbox's own path.
 
     Raises:
         SandboxError: The reward's process ended before it described the reward.
     """
 
-    # What runs in the sandbox. The marker separates the answer from what the reward prints; it
-    # protects from accidents, as code that may forge an answer may do so anyway.
+    # What runs in the sandbox. The marker separates the answer from the output of the reward. It
+    # prevents accidents; the reward may forge its own answer anyway.
     WRAPPER = f"""\
 import base64, json, sys
 given = json.load(sys.stdin)
@@ -182,13 +182,13 @@ sys.__stdout__.flush()
         return self._read(execution, marker)
 
     async def call_async(self, job: bytes) -> Answer:
-        """The same; cancelled, it ends the call."""
+        """Like `call`. If it is cancelled, the call is ended."""
         marker, stdin = self._job(job)
         execution = await self._sandbox.run_async(self.WRAPPER, stdin=stdin, limits=self._wider)
         return self._read(execution, marker)
 
     def close(self) -> None:
-        """End all that runs."""
+        """Close the sandbox."""
         self._sandbox.close()
 
     def _job(self, job: bytes | None) -> tuple[str, bytes]:
@@ -197,7 +197,7 @@ sys.__stdout__.flush()
         return marker, json.dumps({**self._given, "marker": marker, "job": coded}).encode()
 
     def _read(self, execution: Execution, marker: str) -> Answer:
-        """The answer, taken out of what was printed."""
+        """Extract the answer from the output."""
         before, found, after = execution.stdout.rpartition(f"\n{marker}")
         execution = replace(execution, stdout=before if found else execution.stdout)
         if len(execution.stdout) + len(execution.stderr) > self._limits.output_bytes:
@@ -237,7 +237,7 @@ class Pooled:
         return self._results(answer, len(call.rollouts))
 
     async def run_async(self, call: Arguments) -> Results:
-        """The same; cancelled, it ends the call."""
+        """Like `run`. If it is cancelled, the call is ended."""
         job = write_call(*call)
         try:
             answer = await self._pool.call_async(job)
@@ -246,7 +246,7 @@ class Pooled:
         return self._results(answer, len(call.rollouts))
 
     def close(self) -> None:
-        """End all calls."""
+        """End all calls and workers."""
         self._pool.close()
 
     def _results(self, answer: Answer, count: int) -> Results:
@@ -262,7 +262,7 @@ class Pooled:
             missing = _NOT_FOUND.match(result.error or "")
             if missing and (hint := self._found.hint(missing[1])):
                 result.error = f"{result.error}; {hint}"
-            result.log = None  # the sandbox captures what was printed, not the worker
+            result.log = None  # only what the sandbox captured is trusted
         if results:
             results[0].log = printed(execution)
         return results
@@ -290,7 +290,7 @@ def open_engine(
         reward = load_function(wanted_of(spec, mode))
         function = as_reward_function(reward)
         return InProcess(function), describe(reward), function
-    # What a plug-in has installed is known inside alone.
+    # Only code in a plug-in's sandbox knows what is installed there.
     found = find_source(
         spec, mode, allow_read=allow_read, keep_loop=reuse, requirements_inside=not here
     )
@@ -312,7 +312,7 @@ def open_engine(
             ended = error.execution
             if ended is None or ended.ending == "sandbox_error":
                 raise
-            # The reward ended its process while it was loaded.
+            # The reward ended its process while it was imported.
             spec = found.reward.spec
             why = f"{spec}: importing it: {failure_of(ended)}"
             raise LoadError(why, spec=spec, traceback=printed(ended)) from error
@@ -333,7 +333,7 @@ def open_engine(
 
 
 def _accepted(data: bytes, found: Found) -> Description:
-    """The description of a reward, which may be anything.
+    """Return the description of a reward, which isn't trusted.
 
     Raises:
         LoadError: The reward could not be loaded, or the description is invalid.
@@ -363,7 +363,7 @@ def _invalid(why: str, count: int) -> Results:
 
 
 def failure_of(execution: Execution) -> str:
-    """Why a call returned no result, in a line; its first word is for counting.
+    """Return why a call had no result, in a line. Statistics use the first word.
 
     Example:
         >>> from guerdon.sandbox import Execution
@@ -393,7 +393,7 @@ def failure_of(execution: Execution) -> str:
 
 
 def printed(execution: Execution) -> str | None:
-    """What was printed, both streams; None if nothing was."""
+    """Return the output of both streams; None if there is none."""
     out, err = execution.stdout, execution.stderr
     if out and err and not out.endswith("\n"):
         out += "\n"

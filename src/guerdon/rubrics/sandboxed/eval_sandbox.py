@@ -1,4 +1,4 @@
-"""`EvalSandbox`: a reward function that runs where it can do no harm."""
+"""`EvalSandbox`: a reward function in a sandbox."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BatchInterrupted(KeyboardInterrupt):
         [1.0]
 
     Attributes:
-        results: One for each rollout; None for those that had none yet.
+        results: One for each rollout; None for those that were not scored yet.
     """
 
     def __init__(self, results: Sequence[EvaluateResult | None]) -> None:
@@ -43,14 +43,14 @@ class BatchInterrupted(KeyboardInterrupt):
 class SandboxedFunction(RewardFunction):
     """A reward function whose calls run in a sandbox; `EvalSandbox.function` is one.
 
-    It is used like any other `RewardFunction`: in `FunctionScorer`, `score_rollouts`, `as_rubric`.
+    `FunctionScorer`, `score_rollouts` and `as_rubric` take it like any other `RewardFunction`.
 
     Args:
         description: The description of the function.
-        evaluate: What calls it, with messages, ground truth and its other arguments.
+        evaluate: Calls it with messages, ground truth and its other arguments.
 
     Attributes:
-        is_rubric: Whether it is made of a rubric.
+        is_rubric: Whether it wraps a rubric.
     """
 
     def __init__(self, description: Description, evaluate: Callable[..., Any]) -> None:
@@ -88,9 +88,9 @@ class SandboxedFunction(RewardFunction):
 class EvalSandbox:
     """A reward function on messages, loaded in a sandbox and called there.
 
-    This process never runs its code. Each call is a copy of a process that has imported the
-    function once, so that no call finds what another one left. Any number of threads and tasks
-    may call it; as many calls as there are workers run at a time, the others wait.
+    This process never runs its code. Each call runs in a copy of a process that has imported the
+    function once, so that calls don't share state. Any number of threads and tasks may call it; as
+    many calls as there are workers run at a time, and the others wait.
 
     Example:
         >>> from guerdon import EvalSandbox
@@ -119,25 +119,25 @@ class EvalSandbox:
             that you wrote.
         workers: How many calls run at the same time.
         limits: What each call may use.
-        reuse: Whether calls share the process that imported the function: faster, but what one
-            call leaves behind, the next one finds.
-        allow_read: Files and folders that the function may read, beside Python, what is installed,
-            and its own file or package. From a folder among them it may import what lies beside
-            its file.
+        reuse: Whether calls run in the process that imported the function: faster, but each call
+            sees the state that earlier ones left.
+        allow_read: Files and folders that the function may read, in addition to Python, installed
+            packages, and its own file or package. If the folder of its file is among them, it may
+            import the modules in that folder.
 
     Attributes:
         level: The level in force, never ``auto``.
-        promise: What that is, in a line.
+        promise: What it isolates, in a line.
         mode: The function's mode.
         name: The function's name.
         parameters: Its parameters.
-        is_rubric: Whether it is made of a rubric.
+        is_rubric: Whether it wraps a rubric.
         fingerprint: Of the function or the rubric; the same at every level.
         function: A reward function whose calls run here, for `FunctionScorer`, `score_rollouts`,
             `as_rubric` and the like.
 
     Raises:
-        LoadError: It can't be loaded, or what it requires isn't installed.
+        LoadError: It can't be loaded, or a requirement isn't installed.
         SandboxUnavailableError: The level doesn't work on this machine; it lists what is missing.
         SandboxError: A worker can't be started.
         InvalidArgumentError: Another argument is invalid.
@@ -184,7 +184,7 @@ class EvalSandbox:
     def evaluate(self, messages: Any, ground_truth: Any = None, **kwargs: Any) -> EvaluateResult:
         """Score one conversation; a function of batches scores it as a batch of one.
 
-        The result contains whatever goes wrong in the function, or with it.
+        Failures of the function are part of the result.
 
         Args:
             messages: The conversation: `Message` or dicts.
@@ -200,7 +200,7 @@ class EvalSandbox:
     async def evaluate_async(
         self, messages: Any, ground_truth: Any = None, **kwargs: Any
     ) -> EvaluateResult:
-        """The same; cancelled, it ends the call."""
+        """Like `evaluate`. If it is cancelled, the call is ended."""
         call = self._one(messages, ground_truth, kwargs)
         return (await self._engine.run_async(call))[0]
 
@@ -228,8 +228,8 @@ class EvalSandbox:
             **kwargs: The function's other arguments, by name, the same in every call.
 
         Raises:
-            InvalidArgumentError: As of `evaluate`; then nothing was called.
-            BatchInterrupted: Ctrl-C; it has the results so far, and all calls are ended.
+            InvalidArgumentError: As in `evaluate`; no call was made.
+            BatchInterrupted: Ctrl-C was pressed. It has the results so far; all calls are ended.
             SandboxError: It is closed.
         """
         return self._run_each(self._several(rollouts_messages, ground_truths, kwargs))
@@ -237,7 +237,7 @@ class EvalSandbox:
     async def evaluate_batch_async(
         self, rollouts_messages: Any, ground_truths: Any = None, **kwargs: Any
     ) -> list[EvaluateResult]:
-        """The same; cancelled, it ends the calls."""
+        """Like `evaluate_batch`. If it is cancelled, all calls are ended."""
         calls = self._several(rollouts_messages, ground_truths, kwargs)
         found: list[list[EvaluateResult]] = [[]] * len(calls)
         room = anyio.Semaphore(self._engine.parallel)
@@ -252,7 +252,7 @@ class EvalSandbox:
         return [result for results in found for result in results]
 
     def close(self) -> None:
-        """End all that runs; it can't be used again."""
+        """End all calls and workers; it can't be used again."""
         self._closed = True
         self._engine.close()
 
@@ -272,7 +272,7 @@ class EvalSandbox:
         return f"<EvalSandbox {self.level}: {self.mode} {self.name}>"
 
     def _evaluate(self, messages: Any, ground_truth: Any, others: dict[str, Any]) -> Any:
-        """As a `RewardFunction` is called."""
+        """Evaluate with the signature of a `RewardFunction`."""
         if self.mode == "batch":
             return self._run_each(self._several(messages, ground_truth, others))
         return self._engine.run(self._one(messages, ground_truth, others))[0]
@@ -330,7 +330,7 @@ class EvalSandbox:
     def _calls(
         self, conversations: dict[str, Any], truths: dict[str, Any], others: dict[str, Any]
     ) -> list[Arguments]:
-        """Calls with arguments by their names in errors: one for each conversation, or for all."""
+        """Return the calls for arguments, which are given by their names in errors."""
         if self._closed:
             raise SandboxError(f"the sandbox of {self.name} is closed")
         if self.parameters.ground_truth is None:  # the function doesn't take it

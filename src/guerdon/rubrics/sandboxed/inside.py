@@ -1,13 +1,13 @@
-"""The side of the sandbox: it loads a reward, and answers calls. Nothing of the host is here.
+"""The sandbox's side: loading a reward, and answering calls.
 
-The process that imports this module is locked before `load` runs, so that all it needs is
-imported here, and only the reward's own code comes later.
+The process is locked after it imports this module and before it calls `load`, so that everything
+but the reward's own code is imported here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import encodings.idna  # noqa: F401  (and what follows: what is first needed in a call)
+import encodings.idna  # noqa: F401  (like others below, used in calls alone)
 import importlib.abc
 import importlib.util
 import io
@@ -49,7 +49,7 @@ class LoadedReward:
     """A reward that answers calls, or the reason why it could not be loaded.
 
     Args:
-        description: What the host receives of it.
+        description: The description that the host receives.
         reward: The reward; None if it could not be loaded.
         run: Runs what is async.
     """
@@ -69,7 +69,7 @@ class LoadedReward:
     def answer(self, job: bytes) -> bytes:
         """Answer a call.
 
-        What the reward printed has left the buffers of Python when this returns.
+        The output of the reward has been flushed when this returns.
 
         Args:
             job: The bytes of `write_call`.
@@ -95,7 +95,7 @@ class LoadedReward:
             _flush()
 
     def warm_up(self) -> None:
-        """Read calls and write answers, so that copies find what is made on the way."""
+        """Read calls and write answers, so that copies share what is created then."""
         messages = [Message(role="user", content="?")] * 20
         for _ in range(20):
             read_call(write_call([messages], "42"))
@@ -110,7 +110,7 @@ def _score_with_function(
         found = function.evaluate(given, call.ground_truth, call.others)
         if run is not None:
             found = run(found)
-    except BaseException as error:  # also a cancellation: here it is the function's own
+    except BaseException as error:  # also a cancellation, which is the function's own here
         return [failed(error) for _ in call.rollouts]
     return found if function.mode == "batch" else [found]
 
@@ -146,11 +146,11 @@ def _score_with_rubric(rubric: Rubric, call: Call, run: Run | None) -> EvaluateR
 def load(config: bytes) -> LoadedReward:
     """Load the reward of a `RewardSpec`, given as JSON.
 
-    It raises nothing of what the reward's code raises; the description contains it.
+    The description contains what the reward's code raises.
     """
     try:
         wanted = read_message(RewardSpec, config, "the specification of the reward")
-        if isinstance(sys.stdout, io.TextIOWrapper):  # keeps what a killed call has printed
+        if isinstance(sys.stdout, io.TextIOWrapper):  # so that the output of a killed call is kept
             sys.stdout.reconfigure(line_buffering=True)
         reward = load_function(wanted)
         run = None
@@ -161,7 +161,7 @@ def load(config: bytes) -> LoadedReward:
         return LoadedReward(describe(reward), reward, run=run)
     except LoadError as error:
         return LoadedReward(_refusal(error))
-    except BaseException as error:  # such as a KeyboardInterrupt that a file raises
+    except BaseException as error:  # such as a KeyboardInterrupt of the file itself
         why = f"loading it raised {type(error).__name__}: {error}"
         return LoadedReward(Description(version=VERSION, refused=why))
     finally:
@@ -194,9 +194,9 @@ def load_function(wanted: RewardSpec) -> Rubric | RewardFunction:
 
 
 class _Placed(importlib.abc.ExecutionLoader):
-    """Finds one top-level module whose folder can't be listed, so that ``sys.path`` is no help.
+    """Finds one top-level module whose folder can't be read, and so isn't on ``sys.path``.
 
-    It also loads that of a single file, whose text was sent.
+    It also loads a module of a single file, whose text was sent.
     """
 
     def __init__(self, wanted: RewardSpec) -> None:
@@ -205,7 +205,7 @@ class _Placed(importlib.abc.ExecutionLoader):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module's spec; None of every other."""
+        """Return the spec of the module; None for any other."""
         wanted = self._wanted
         if name != wanted.module:
             return None
@@ -238,7 +238,7 @@ def _reward(found: Any, spec: str, mode: Mode | None) -> Rubric | RewardFunction
             return RewardFunction(found, mode)
         reward = reward_of(found, spec)
         if mode is not None and mode_of(reward) != mode:
-            # It raises an error that explains it, or takes the requested mode.
+            # Raises an error that explains the mode, or takes the requested one.
             return RewardFunction(as_reward_function(reward), mode)
     except LoadError:
         raise
@@ -248,12 +248,12 @@ def _reward(found: Any, spec: str, mode: Mode | None) -> Rubric | RewardFunction
 
 
 def mode_of(reward: Rubric | RewardFunction) -> Mode:
-    """The mode of a reward."""
+    """Return the mode of a reward."""
     return "pointwise" if isinstance(reward, Rubric) else reward.mode
 
 
 def describe(reward: Rubric | RewardFunction) -> Description:
-    """The description of a reward that has been loaded."""
+    """Return the description of a loaded reward."""
     function = as_reward_function(reward)
     return Description(
         version=VERSION,
@@ -281,6 +281,6 @@ def _utf8(text: str) -> str:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # The reward's code may have closed or replaced it; then there is nothing to flush.
+        # The reward's code may have closed or replaced it.
         with contextlib.suppress(BaseException):
             stream.flush()

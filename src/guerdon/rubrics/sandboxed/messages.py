@@ -1,4 +1,4 @@
-"""What is sent to a reward in a sandbox, and what comes back: JSON, validated by pydantic."""
+"""The messages to and from a reward in a sandbox: JSON, validated by pydantic."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from guerdon.types.message import Message
 VERSION: Final = "guerdon-call/1"
 Version = Literal["guerdon-call/1"]
 
-# Bytes of an answer. Either side refuses more: an honest one explains, another can't overrule it.
-# One with few results needs less: reading takes time and memory here.
+# Bytes of an answer. Both sides refuse more; the host doesn't trust the sandbox to do so. Answers
+# with few results are limited further, since reading takes time and memory.
 MAX_REPLY, REPLY_BASE, REPLY_EACH = 16 << 20, 4 << 20, 256 << 10
 
-# Conversations that a call can have, and so results.
+# The maximum of conversations of a call, and so of results.
 MOST_RESULTS = 100_000
 
 # How deep values may be nested. Parsers of JSON give up at about 200.
@@ -44,15 +44,15 @@ class RewardSpec(BaseModel):
     Attributes:
         version: That of the format.
         spec: What the user wrote; its last part is the name.
-        text: The text of the file; None if it is read in the sandbox.
+        text: The text of the file; None if the sandbox reads it.
         file: The file name of the text, or the file to import.
         digest: That of the file's bytes.
         module: The top-level module of the spec, if it wouldn't be found. Then the file is its own,
             or its ``__init__.py``; a namespace package has none.
         folders: Where the submodules of the module are; none of a single file.
-        folder: Put on ``sys.path``: that of the file, if it may be read.
+        folder: The folder of the file, if it may be read; it is put on ``sys.path``.
         mode: The requested mode.
-        requirements: To be checked inside, if that isn't this machine's Python.
+        requirements: Those to check in the sandbox of a plug-in.
         keep_loop: Whether an async function has one event loop for all calls.
     """
 
@@ -72,7 +72,7 @@ class RewardSpec(BaseModel):
 
 
 class Description(BaseModel):
-    """What a sandbox reports of the reward that it has loaded, which may be untrue.
+    """A sandbox's description of the reward that it has loaded, which isn't trusted.
 
     Attributes:
         version: That of the format.
@@ -80,8 +80,8 @@ class Description(BaseModel):
         traceback: That of the reward's own code.
         missing: The module that was not found, if that is why.
         name: The function's name.
-        is_rubric: Whether it is made of a rubric.
-        parameters: What it takes.
+        is_rubric: Whether it wraps a rubric.
+        parameters: Its parameters.
         fingerprint: Of the function, or of the rubric: 16 hexadecimal digits.
     """
 
@@ -98,9 +98,9 @@ class Description(BaseModel):
 
 
 class Call(BaseModel):
-    """What a reward is called with.
+    """The arguments of a call of a reward.
 
-    Pointwise it is one conversation and its ground truth, in a batch several and theirs.
+    A pointwise call has one conversation and its ground truth; that of a batch has several.
 
     Example:
         >>> from guerdon.types import read_messages
@@ -126,17 +126,17 @@ class Call(BaseModel):
 
     @field_serializer("rollouts")
     def _as_given(self, rollouts: list[list[Message]]) -> list[list[dict[str, Any]]]:
-        # As Message writes itself, at a third of the cost: one call for all.
+        # The same as the serializer of Message, in a third of the time.
         return [list(map(_fields, messages)) for messages in rollouts]
 
 
 class Reply(BaseModel):
-    """What a reward answered.
+    """The answer of a reward.
 
     Attributes:
         version: That of the format.
         results: One for each conversation.
-        refused: Why the call was not read; None if it was.
+        refused: Why the call was refused; None if it wasn't.
     """
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
@@ -155,7 +155,7 @@ class Reply(BaseModel):
 def write_call(
     rollouts: list[list[Message]], ground_truth: Any = None, others: dict[str, Any] | None = None
 ) -> bytes:
-    """A call as bytes, of what `check_messages` and `check_json` accept.
+    """Return a call as bytes, with arguments that `check_messages` and `check_json` accept.
 
     Args:
         rollouts: The conversations.
@@ -165,7 +165,7 @@ def write_call(
     for name in others or ():
         if not name.isascii() and not _is_utf8(name):
             raise InvalidArgumentError(f"the name {name!r:.60} can't be encoded as UTF-8")
-    # Past validation, all of which has been done: messages are Message.
+    # Without validation: the messages are valid.
     call = Call.model_construct(
         version=VERSION, rollouts=rollouts, ground_truth=ground_truth, others=others or {}
     )
@@ -220,7 +220,7 @@ takes what JSON can represent: text, numbers, true, false, null, lists, and dict
 
 
 def read_reply(data: bytes, count: int) -> list[EvaluateResult]:
-    """Read an answer, which may be anything: the code that it scores could have written it.
+    """Read an answer, which isn't trusted: the scored code could have written it.
 
     Example:
         >>> from guerdon import EvaluateResult
@@ -266,19 +266,19 @@ def read_call(job: bytes) -> Call:
 
 
 def write_reply(results: Sequence[EvaluateResult]) -> bytes:
-    """An answer as bytes; a result that JSON can't represent, or that is too long, gets invalid."""
+    """Return an answer as bytes. A result that is too long, or not JSON, becomes invalid."""
     checked = [_checked(result) for result in results]
     data = _written(checked)
     if data is None or len(data) > MAX_REPLY:
         short = [_short(result) for result in checked]
         data = _written(short)
-        if data is None or len(data) > MAX_REPLY:  # many that are each of a fair size
+        if data is None or len(data) > MAX_REPLY:  # too many results
             data = _dump(Reply(version=VERSION, results=[_too_long(data or b"")] * len(short)))
     return data
 
 
 def write_refusal(why: str) -> bytes:
-    """The answer to an invalid call."""
+    """Return the answer to an invalid call."""
     return Reply(version=VERSION, refused=why).model_dump_json().encode()
 
 
@@ -311,7 +311,7 @@ def read_message(kind: type[Model], data: bytes, what: str) -> Model:
 
 
 def find_foreign(value: Any, depth: int = 0) -> str | None:
-    """Where a value contains what JSON can't represent, and what it is; None if it doesn't.
+    """Return where a value contains what JSON can't represent, and what; None if it doesn't.
 
     Example:
         >>> find_foreign({"when": b"now"})
@@ -332,7 +332,7 @@ def find_foreign(value: Any, depth: int = 0) -> str | None:
             continue
         found = find_foreign(inner, depth + 1)
         if found is not None:
-            # The path to what is nested without end is not shown: only its beginning.
+            # The path to a value that is nested too deep is too long to show.
             return found if found.startswith(" is nested") else f"[{reprlib.repr(key)}]{found}"
     return None
 
@@ -346,7 +346,7 @@ def _invalid_key(key: Any) -> str | None:
 
 
 def _is_utf8(key: str) -> bool:
-    """Whether UTF-8 can encode a key; the writer of JSON would silently change another."""
+    """Return whether UTF-8 can encode a key; pydantic would silently change others."""
     return key.encode("utf-8", "ignore").decode() == key
 
 
@@ -355,7 +355,7 @@ def _with_type(value: Any) -> str:
 
 
 def _fields(message: Message) -> dict[str, Any]:
-    """The fields that a message was given."""
+    """Return the fields that a message was created with."""
     given, values = message.model_fields_set, message.__dict__
     if given == _USUAL:
         return {"role": values["role"], "content": values["content"]}
@@ -378,12 +378,12 @@ def _dump(model: BaseModel) -> bytes:
     except PydanticSerializationError as error:
         if "surrogates not allowed" not in str(error):
             raise
-    # The standard library writes a lone surrogate as the escape that it came in as.
+    # The standard library writes a lone surrogate as an escape.
     return json.dumps(model.model_dump(warnings="error")).encode()
 
 
 def _written(results: list[EvaluateResult]) -> bytes | None:
-    """An answer as bytes; None if a field of a result isn't of its declared type."""
+    """Return an answer as bytes; None if a field of a result isn't of its declared type."""
     reply = Reply.model_construct(version=VERSION, results=results)
     try:
         return _dump(reply)
@@ -404,7 +404,7 @@ def _checked(result: EvaluateResult) -> EvaluateResult:
 
 
 def _short(result: EvaluateResult) -> EvaluateResult:
-    """The result, or why it can't be sent, one by one: the others are kept."""
+    """Return the result, or an invalid one if it can't be sent."""
     try:
         data = _dump(result)
     except _UNWRITABLE as error:

@@ -1,4 +1,4 @@
-"""Where a reward's code is found, without running any of it, and whether it can be run."""
+"""Finding the code of a reward without running it, and checking its requirements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STDLIB = sysconfig.get_path("stdlib")
 
 @dataclass(frozen=True, slots=True)
 class RewardSource:
-    """A reward as text, as it comes with a data set or over the network.
+    """A reward as text, such as from a data set or the network.
 
     Example:
         >>> from guerdon.rubrics import EvalSandbox, RewardSource
@@ -46,8 +46,8 @@ class RewardSource:
     Args:
         text: Python.
         name: The name of the reward in it.
-        requirements: What it imports, as in PEP 508, such as ``numpy>=1.26``. It is checked
-            against what is installed; nothing is ever installed.
+        requirements: The packages that it needs, as in PEP 508, such as ``numpy>=1.26``. They must
+            be installed; guerdon installs nothing.
 
     Raises:
         InvalidArgumentError: The requirements are a string.
@@ -66,13 +66,13 @@ class RewardSource:
 
     @property
     def spec(self) -> str:
-        """Its name in errors, as of a file."""
+        """Its name in errors."""
         return f"{TEXT_FILE}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a sandbox receives of a reward, and what it may read.
+    """A reward that was found, and what its sandbox may read.
 
     Example:
         >>> from guerdon.rubrics.sandboxed.source import find_source
@@ -80,10 +80,10 @@ class Found:
         True
 
     Attributes:
-        reward: What is loaded in it.
-        read: Files and folders that it may read, beside Python itself.
-        path: Where it finds modules, beside Python's own.
-        folder: The folder of the reward's own file; None of a text.
+        reward: What the sandbox loads.
+        read: Files and folders that it may read, in addition to Python itself.
+        path: Where it finds modules, in addition to the standard library.
+        folder: The folder of the reward's file; None for a text.
     """
 
     reward: RewardSpec
@@ -92,7 +92,7 @@ class Found:
     folder: Path | None
 
     def hint(self, missing: str | None) -> str | None:
-        """How to make a module importable that wasn't found; None if it doesn't exist here either.
+        """Return how to make a missing module importable; None if it doesn't exist here either.
 
         Args:
             missing: The module's name; None if a relative import failed.
@@ -101,7 +101,7 @@ class Found:
         if folder is None or (self.reward.text is None and self.reward.module is None):
             return None
         if missing is not None and not missing.partition(".")[0].isidentifier():
-            return None  # the sandbox may report anything
+            return None  # what the sandbox reports isn't trusted
         if missing is not None:
             top = folder / missing.partition(".")[0]
             if not (top.with_name(f"{top.name}.py").is_file() or top.is_dir()):
@@ -113,7 +113,7 @@ class Found:
 
 
 def wanted_of(spec: str | RewardSource, mode: Mode | None, **more: Any) -> RewardSpec:
-    """The specification of a reward, as the user gave it.
+    """Return the specification of a reward.
 
     Args:
         spec: ``file.py:name``, ``module:name`` or a text.
@@ -141,7 +141,7 @@ def find_source(
     keep_loop: bool = False,
     requirements_inside: bool = False,
 ) -> Found:
-    """Find a reward's code, and what has to be readable for it to run.
+    """Find the code of a reward, and what it must be able to read.
 
     Example:
         >>> find_source("guerdon:NumericAnswer").reward.spec
@@ -150,7 +150,7 @@ def find_source(
     Args:
         spec: ``file.py:name``, ``module:name`` or a text.
         mode: The requested mode.
-        allow_read: What else may be read.
+        allow_read: Files and folders that may be read in addition.
         keep_loop: Whether an async function has one event loop for all calls.
         requirements_inside: Whether the sandbox checks the requirements of a text.
 
@@ -199,7 +199,7 @@ def _syntax_error(spec: str, error: Exception) -> LoadError:
 
 
 def _read(path: Path, spec: str) -> dict[str, str]:
-    """A file's text, and the digest of its bytes."""
+    """Return a file's text, and the digest of its bytes."""
     try:
         data = path.read_bytes()
         return {"text": importlib.util.decode_source(data), "digest": file_digest(data)}
@@ -216,7 +216,9 @@ def _find_file(
     if not path.is_file():
         raise LoadError(f"{spec}: there is no file {path}", spec=spec)
     readable = _is_installed(path) or path.is_relative_to(_GUERDON)
-    if readable or _within(path.parent, allowed):  # with what is beside it, as without a sandbox
+    if readable or _within(
+        path.parent, allowed
+    ):  # so are the modules beside it, as without a sandbox
         return {"file": str(path)}, [path], path.parent
     return {"file": str(path), **_read(path, spec)}, [path], path.parent
 
@@ -224,7 +226,7 @@ def _find_file(
 def _find_module(
     spec: str, source: str, allowed: list[Path]
 ) -> tuple[dict[str, Any], list[Path], Path | None]:
-    """Find a top-level module; importing it would be running it."""
+    """Find a module by its top-level package, without importing it."""
     top = source.partition(".")[0]
     found = importlib.machinery.PathFinder.find_spec(top, [str(Path.cwd())])
     with contextlib.suppress(ImportError, ValueError):
@@ -248,7 +250,7 @@ def _find_module(
 
 
 def check_requirements(lines: Iterable[str], spec: str) -> None:
-    """Check requirements against what is installed; nothing is ever installed.
+    """Check that requirements are installed; guerdon installs nothing.
 
     Example:
         >>> check_requirements(["pydantic>=2"], "reward.py:score")
@@ -264,7 +266,7 @@ def check_requirements(lines: Iterable[str], spec: str) -> None:
         spec: What requires them, for the error.
 
     Raises:
-        LoadError: One isn't met, or is invalid; all are named.
+        LoadError: Requirements are unmet, all of which are named, or one is invalid.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -287,7 +289,7 @@ def check_requirements(lines: Iterable[str], spec: str) -> None:
 
 
 def _problems(requirement: Requirement, seen: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Why a requirement isn't met, or those that its extras add."""
+    """Yield why a requirement isn't met, or those that its extras add."""
     if why := _problem(requirement):
         yield f"{requirement}: {why}"
         return
@@ -312,7 +314,7 @@ def _problem(requirement: Requirement) -> str | None:
 
 
 def _is_added(requirement: Requirement, extra: str) -> bool:
-    """Whether a requirement applies with an extra, and not without."""
+    """Return whether a requirement applies with an extra, and not without it."""
     marker = requirement.marker
     if marker is None or marker.evaluate({"extra": ""}):
         return False

@@ -1,4 +1,4 @@
-"""What makes a process ``strict``: files, user, limits and system calls, locked for good.
+"""Locking a process for good: its files, user, limits and system calls.
 
 It is imported by interpreters that find only this package and ``landlockpy``, and needs no other.
 """

@@ -1,7 +1,4 @@
-"""Canaries: harmless attacks from inside a locked process, to check whether the lock holds.
-
-They are worth more than any version number.
-"""
+"""Canaries: harmless attacks from inside a locked process, which check that its lock works."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ from guerdon.sandbox.locking.syscalls import call
 __all__ = ["Finding"]
 
 Profile = Literal["program", "template", "function_call"]
-# The errors of a refusal; another error would mean that the attack was only impossible.
+# The errors of a refusal; with another error, the attack was only impossible.
 FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 CLONE_NEWUSER = 0x1000_0000
-# After that long it hangs; it takes a few milliseconds.
+# All attacks together take a few milliseconds; after this time they hang.
 PATIENCE_SECONDS = 10
 LIMITS = {"cpu": PATIENCE_SECONDS, "memory": 256 << 20, "processes": 16, "file_bytes": 1 << 20}
 
@@ -38,7 +35,7 @@ class Finding:
         True
 
     Attributes:
-        name: What was tried.
+        name: The attack.
         blocked: Whether the sandbox refused it.
         detail: The error that refused it, or what the attack achieved.
     """
@@ -52,8 +49,8 @@ def release(lock: StrictLock, profile: Profile = "program") -> tuple[Finding, ..
     """Lock a process, let it attack, and collect the results.
 
     Args:
-        lock: How to lock it, made by this process.
-        profile: As what.
+        lock: The lock, made by this process.
+        profile: Which policy applies.
     """
     foreign = os.memfd_create("canary")
     os.fchmod(foreign, 0o600)
@@ -105,7 +102,7 @@ def _attack(lock: StrictLock, profile: Profile, foreign: int, writing: int) -> N
 
 
 def _attacks(profile: Profile, foreign: int) -> dict[str, Callable[[], object]]:
-    """What is tried: each raises if it is refused, and returns None if it changed nothing."""
+    """Return attacks: each raises if it is refused, and returns None if it changed nothing."""
     parent = os.getppid()
     attacks: dict[str, Callable[[], object]] = {
         "read /etc/passwd": lambda: _opened("/etc/passwd"),

@@ -1,4 +1,4 @@
-"""Filters of system calls: the terms of a policy, its compilation to classic BPF, its loading.
+"""Filters of system calls: policies, their compilation to classic BPF, and loading.
 
 The kernel runs a filter at each system call, on a ``struct seccomp_data``: the number of the call,
 the architecture it was made for, and six arguments of 64 bits. The filter returns an answer.
@@ -21,13 +21,12 @@ from guerdon.sandbox.locking.syscalls import HIGHEST, Architecture, call
 _ERRNO = 0x0005_0000
 ALLOW = 0x7FFF_0000
 KILL = 0x8000_0000
-NOTHING = _ERRNO | 0  # nothing is done, and the caller gets a success
+NOTHING = _ERRNO | 0  # does nothing and reports success
 REFUSE = _ERRNO | 1  # EPERM
-ABSENT = _ERRNO | 38  # ENOSYS: as on an older kernel, so that the C library takes another way
+ABSENT = _ERRNO | 38  # ENOSYS: as on an older kernel, so that the C library falls back
 UNSUPPORTED = _ERRNO | 95  # ENOTSUP: as on a file system that doesn't support it
 
-# Replaced by the process's own number, which is known only when the filter is loaded. It doesn't
-# fit into the word of an argument, so that no number is taken for it.
+# Replaced by the id of the process when the filter is loaded. No 32-bit argument has this value.
 OWN_PID = 1 << 40
 
 # linux/bpf_common.h and linux/seccomp.h
@@ -45,15 +44,15 @@ _WORD = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What one argument must be; the methods of `arg` make it.
+    """A condition on one argument; the methods of `arg` create it.
 
     Attributes:
         index: Which argument, from 0.
         values: What it is compared with.
         mask: The bits of it that are compared.
-        wide: All 64 bits are compared with a single value, as of a pointer. Otherwise the low 32,
-            which is all that the kernel reads of an ``int``: the others could be anything.
-        negated: It must be different from all values.
+        wide: Whether all 64 bits are compared, with a single value, as for a pointer. Otherwise
+            the low 32 are, since the kernel ignores the others of an ``int``.
+        negated: Whether it must differ from all values.
     """
 
     index: int
@@ -76,15 +75,15 @@ class arg:
     index: int
 
     def among(self, *values: int, mask: int = _WORD) -> Condition:
-        """It is one of these, in the bits of the mask."""
+        """The argument, masked, is one of these values."""
         return Condition(self.index, values, mask)
 
     def is_not(self, *values: int, mask: int = _WORD) -> Condition:
-        """It is different from all of these, in the bits of the mask."""
+        """The argument, masked, is none of these values."""
         return Condition(self.index, values, mask, negated=True)
 
     def is_long(self, value: int) -> Condition:
-        """It is this, in all 64 bits."""
+        """The argument is this value in all 64 bits."""
         return Condition(self.index, (value,), wide=True)
 
 
@@ -95,13 +94,13 @@ Verdict = int | Alternatives
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The verdict on some system calls; `allow` makes those that allow.
+    """A verdict on some system calls; `allow` creates those that allow.
 
     Several rules with conditions for one call are alternatives.
 
     Attributes:
         names: The calls, with spaces between them.
-        verdict: An answer, or the conditions under which they are allowed.
+        verdict: An answer, or alternative conditions under which they are allowed.
     """
 
     names: str
@@ -109,11 +108,11 @@ class Rule:
 
 
 def allow(names: str, *conditions: Condition) -> Rule:
-    """Allow calls, where all conditions are true.
+    """Return a rule that allows calls if all conditions are true.
 
     Args:
         names: The calls, with spaces between them.
-        *conditions: What their arguments must be.
+        *conditions: Conditions on their arguments.
     """
     return Rule(names, (conditions,) if conditions else ALLOW)
 
@@ -124,11 +123,10 @@ class Policy:
 
     Attributes:
         name: Its name.
-        rules: The calls it names. It refuses their other uses.
-        on_top: Whether it is loaded on top of another filter, and so allows all that it doesn't
-            name. Otherwise it refuses that, answers to calls that came into the kernel after these
-            rules that they are absent, and ends a process that calls in the way of another
-            architecture.
+        rules: The rules. Uses that fulfil no condition of a named call are refused.
+        on_top: Whether the filter adds to another one, and so allows all other calls. Otherwise it
+            refuses them, reports newer calls as absent, and kills a process that makes calls of
+            another architecture.
     """
 
     name: str
@@ -148,14 +146,13 @@ class _Program(ctypes.Structure):
 
 
 class Filter:
-    """A filter in memory as the kernel takes it, so that loading it is one system call.
+    """A filter in memory in the kernel's format, so that loading it is one system call.
 
-    It cannot be removed, and applies to all that the process starts. It is made before the fork
-    and loaded after it.
+    It can't be removed, and applies to children too. It is created before a fork and loaded after.
 
     Args:
-        code: Its instructions, 8 bytes each, as of ``struct sock_filter``.
-        pid_at: Where in it the number of the process goes.
+        code: The instructions, 8 bytes each: ``struct sock_filter``.
+        pid_at: Offsets at which the id of the process is inserted.
         seccomp: The number of seccomp(2).
     """
 
@@ -164,7 +161,7 @@ class Filter:
         self._pid_at = pid_at
         self._bytes = memoryview(self._code).cast("B")
         self._program = _Program(len(self), ctypes.addressof(self._code))
-        # Made here, as all that a call makes or touches first costs it a page of memory.
+        # Created here, since writing to a page of memory after the fork copies it.
         self._arguments = (
             *map(ctypes.c_long, (seccomp, SECCOMP_SET_MODE_FILTER, 0)),
             ctypes.byref(self._program),
@@ -174,7 +171,7 @@ class Filter:
         return len(self._bytes) // 8
 
     def for_process(self, pid: int) -> memoryview:
-        """The code, for the process of that number."""
+        """Return the code for the process of this id."""
         for place in self._pid_at:
             self._bytes[place : place + 4] = pid.to_bytes(4, sys.byteorder)
         return self._bytes
@@ -183,7 +180,7 @@ class Filter:
         """Load it for this thread.
 
         Args:
-            pid: The number of this process.
+            pid: The id of this process.
 
         Raises:
             SandboxError: The kernel refused it.
@@ -239,7 +236,7 @@ def _prologue(policy: Policy, architecture: Architecture) -> Block:
 
 
 def _verdicts(policy: Policy, architecture: Architecture) -> dict[int, Verdict]:
-    """What is done with each number that the policy names."""
+    """Return the verdict on each number that the policy names."""
     verdicts: dict[int, Verdict] = {}
     for rule in policy.rules:
         for name in rule.names.split():
@@ -257,7 +254,7 @@ def _verdicts(policy: Policy, architecture: Architecture) -> dict[int, Verdict]:
 
 
 def _segments(policy: Policy, architecture: Architecture) -> list[tuple[int, Verdict]]:
-    """The verdicts in the order of numbers, each with the first number that it applies to."""
+    """Return verdicts in the order of numbers, each with its first number."""
     verdicts = _verdicts(policy, architecture)
     otherwise, newer = (ALLOW, ALLOW) if policy.on_top else (REFUSE, ABSENT)
     segments: list[tuple[int, Verdict]] = []
@@ -269,11 +266,11 @@ def _segments(policy: Policy, architecture: Architecture) -> list[tuple[int, Ver
 
 
 def _search(segments: list[tuple[int, Verdict]]) -> Block:
-    """Find the segment that a number is in."""
+    """Compile a binary search for the segment of a number."""
     if len(segments) == 1:
         verdict = segments[0][1]
         return [(RETURN, 0, 0, verdict)] if isinstance(verdict, int) else _ways(verdict)
-    # Halved by what there is to write, not by count, so that jumps stay short.
+    # Halved by the length of the code, not by count, so that jumps stay short.
     sizes = [0]
     for _, verdict in segments:
         sizes.append(sizes[-1] + (1 if isinstance(verdict, int) else 4 * len(verdict)))
@@ -286,7 +283,7 @@ def _search(segments: list[tuple[int, Verdict]]) -> Block:
 
 
 def _ways(alternatives: Alternatives) -> Block:
-    """Allow what fits one of the alternatives, and refuse the rest."""
+    """Compile alternatives: a use that fits one is allowed, any other refused."""
     block: Block = [(RETURN, 0, 0, REFUSE)]
     for conditions in reversed(alternatives):
         way: Block = [(RETURN, 0, 0, ALLOW)]
@@ -297,7 +294,7 @@ def _ways(alternatives: Alternatives) -> Block:
 
 
 def _check(condition: Condition, *, failing: int) -> Block:
-    """Go on where a condition is true, and otherwise ``failing`` instructions farther."""
+    """Compile a condition: if it is false, ``failing`` instructions after it are skipped."""
     low = ARGUMENTS_AT + 8 * condition.index
     if condition.wide:
         value = condition.values[0]

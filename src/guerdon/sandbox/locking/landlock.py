@@ -11,14 +11,14 @@ from guerdon.errors import SandboxError
 if TYPE_CHECKING:
     from landlockpy import Ruleset
 
-# Devices that may be written to as well as read: nothing is kept in them.
+# Devices that may be written to as well as read: they store nothing.
 BOTTOMLESS = ("/dev/null",)
 # The version of the interface whose rights are known here; those of a newer one are not used.
 KNOWN_ABI = 11
 
 
 def abi_version() -> int:
-    """The version of Landlock's interface in this kernel; 0 if it has none."""
+    """Return the version of Landlock's interface in this kernel; 0 if it has none."""
     from landlockpy import abi_version
 
     return min(abi_version(), KNOWN_ABI)
@@ -27,11 +27,11 @@ def abi_version() -> int:
 class FileRules:
     """The files that a process may read, and the folder that it may write in.
 
-    Everything else that Landlock guards is refused: starting programs, binding and connecting,
-    signals and abstract sockets that lead out. It doesn't guard stat, chmod, chown, times and
-    extended attributes, which the filter of system calls answers.
+    Landlock refuses everything else that it controls: starting programs, binding, connecting,
+    signals and abstract sockets to other processes. It doesn't control stat, chmod, chown, times
+    and extended attributes, which the filter of system calls does.
 
-    They are applied before the process gives up its user, which may be needed to reach the paths.
+    They apply before the process gives up its user, who may be needed to reach the paths.
 
     Args:
         read: Absolute paths of files and of folders with all that is under them. One that doesn't
@@ -45,13 +45,13 @@ class FileRules:
         self.paths = {path: os.path.isdir(path) for path in read if os.path.exists(path)}
 
     def build(self, write: str | None = None) -> Ruleset:
-        """The rules as the kernel has them; the caller closes them.
+        """Return the rules in the kernel's form; the caller closes them.
 
-        Building them takes most of the time, and more so in a process that was just forked, where
-        each page that is touched is copied first.
+        This is the slowest step of locking, and slower after a fork, where memory is copied on
+        write.
 
         Args:
-            write: A folder to make, change and remove files and folders in; None for none.
+            write: A folder in which files and folders may be created, changed and removed.
 
         Raises:
             SandboxError: The kernel refused, or has no Landlock.

@@ -1,11 +1,11 @@
-"""How processes are limited and locked, by level: `LimitsLock` for ``process``, `StrictLock`.
+"""Limiting and locking processes: `LimitsLock` for ``process``, `StrictLock` for ``strict``.
 
 ::
 
-    supervisor  StrictLock(read)        rules are read, filters assembled; nothing is locked
+    supervisor  StrictLock(read)        compiles filters; nothing is locked
     ├─ program  lock_program()          limits, files, user, system calls
     └─ template lock_template()         the same; it may still fork and load a filter
-       └─ call  lock_function_call()    no process any more, no signal but to itself
+       └─ call  lock_function_call()    no processes, and signals to itself alone
 
 Files come before the user, since root may be needed to reach them, and the filter is the last,
 since it forbids all the others.
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 class LimitsLock:
-    """What a process does to itself at the level ``process``: it limits what it may use.
+    """Limits a process at the level ``process``.
 
     Attributes:
-        uid: The user that it becomes; None for the present one.
+        uid: The user as whom it runs; None is the present one.
         closed_groups: Whether no process can leave its process group.
-        descriptors: What a locked template must keep open, for limiting its calls.
+        descriptors: Descriptors that a locked template needs to limit its calls.
     """
 
     uid: int | None = None
@@ -53,54 +53,54 @@ class LimitsLock:
         self.descriptors: list[int] = []
 
     def facts(self) -> dict[str, str]:
-        """What is in force on this machine, for people to read."""
+        """Return what is in force on this machine."""
         return {}
 
     @contextlib.contextmanager
     def fork(self, folder: str | None) -> Iterator[None]:
-        """In the supervisor, around the fork of a program that may write into a folder."""
+        """Prepare, in the supervisor, for the fork of a program that may write into a folder."""
         yield
 
     def lock_program(self, limits: dict[str, Any]) -> None:
-        """In a call that runs a program.
+        """Lock a process that will run a program.
 
         Raises:
-            SandboxError: A step was refused; the process must end then, here as elsewhere.
+            SandboxError: A step was refused. The process must end, as after all methods.
         """
         _die_with_parent()
         limit_call(limits, uid=None)
 
     def lock_template(self, limits: dict[str, Any]) -> None:
-        """In a template, before it imports the user's code; here, calls are limited one by one."""
+        """Lock a template, before it imports user code. Its calls are limited one by one."""
         _die_with_parent()
 
     def limit_calls(self, limits: dict[str, Any]) -> None:
-        """In a locked template, before it begins to answer calls, or to fork them."""
+        """Limit the memory of a locked template, before its first call."""
         limit_memory(limits)
 
     def lock_function_call(self, limits: dict[str, Any]) -> None:
-        """In a copy of a locked template."""
+        """Lock a copy of a locked template."""
         self.lock_program(limits)
 
     def lock_reused(self) -> None:
-        """In a template that answers calls itself: no limit that adds up over calls."""
+        """Lock a template that answers calls itself, without limits that add up over calls."""
 
     def close(self) -> None:
-        """Release what it has reserved."""
+        """Release what it has reserved, such as the user."""
 
 
 class StrictLock(LimitsLock):
-    """The lock of the level ``strict``: files, user and system calls, beside the limits.
+    """Locks a process at the level ``strict``: its files, user and system calls, and limits.
 
     Args:
         read: Files and folders that may be read, with all that is under them.
 
     Attributes:
         files: Which files may be read.
-        keep: The capability that reading needs if other users can't read the files; usually None.
+        keep: The capability that reading needs; usually None, since other users can read the files.
 
     Raises:
-        SandboxError: No user is left to become, or it couldn't read the files.
+        SandboxError: No user is available, or other users can't read the files.
     """
 
     closed_groups = True
@@ -123,34 +123,34 @@ class StrictLock(LimitsLock):
         self._built: Ruleset | None = None
 
     def facts(self) -> dict[str, str]:
-        """What is in force on this machine, for people to read."""
+        """Return what is in force on this machine."""
         found = facts() | {"calls run as": "this user" if self.uid is None else str(self.uid)}
         return found if self.keep is None else found | {"capability kept": self.keep.name}
 
     @contextlib.contextmanager
     def fork(self, folder: str | None) -> Iterator[None]:
-        """Build the file rules of the process that is forked meanwhile."""
+        """Build the file rules of the process that is forked."""
         with self.files.build(folder) as self._built:
             yield
         self._built = None
 
     def lock_program(self, limits: dict[str, Any]) -> None:
-        """Limit it, then lock it."""
+        """Limit and lock a process that will run a program."""
         self._lock("program", limits)
 
     def lock_template(self, limits: dict[str, Any]) -> None:
-        """Limit it, then lock it."""
+        """Limit and lock a template."""
         self.descriptors = [os.open("/proc/self/statm", os.O_RDONLY)]
         self._lock("template", limits)
         self._parent = os.getpid()
 
     def limit_calls(self, limits: dict[str, Any]) -> None:
-        """Limit the memory of the template, and so that of its copies."""
+        """Limit the memory of a template, and so that of its copies."""
         limit_memory(limits, self.descriptors[0])
 
     def lock_function_call(self, limits: dict[str, Any]) -> None:
         """Load the filter of a call; it has the limits of its template."""
-        # It ends with the template all the same: what ends that ends its group.
+        # It ends with the template, which is in the same group.
         self._filters["function_call"].load(os.getpid())
 
     def lock_reused(self) -> None:
@@ -166,8 +166,7 @@ class StrictLock(LimitsLock):
         try:
             limit_call(limits, uid=self.uid)
             with self._built or self.files.build() as built:
-                # No program that is started from here on gives a privilege, either; the filter
-                # requires that.
+                # This also sets no_new_privs, which the filter requires.
                 built.restrict()
             if self.uid is not None:
                 privileges.drop(self.uid, keep=self.keep)
@@ -189,7 +188,7 @@ def _die_with_parent() -> None:
 
 
 def requirements() -> list[str]:
-    """What is missing on this machine for ``strict``, each with how to fix it; usually nothing.
+    """Return what this machine lacks for ``strict``, each with how to fix it; usually nothing.
 
     Example:
         >>> from guerdon.sandbox.locking.lock import requirements
@@ -221,7 +220,7 @@ def requirements() -> list[str]:
 
 
 def facts() -> dict[str, str]:
-    """What this machine has for ``strict``, for people to read."""
+    """Return what this machine has for ``strict``."""
     if sys.platform != "linux":
         return {"platform": sys.platform}
     machine, (landlock, _) = os.uname(), _landlock()
@@ -245,7 +244,7 @@ def _missing_for_root() -> list[str]:
 
 
 def _landlock() -> tuple[str, list[str]]:
-    """What is known of Landlock on this machine, and what is missing."""
+    """Return the state of Landlock on this machine, and what is missing."""
     try:
         abi = abi_version()
     except ImportError:
@@ -253,7 +252,7 @@ def _landlock() -> tuple[str, list[str]]:
         return why, [f"{why}: pip install landlockpy==0.2.0"]
     except OSError as error:
         return f"refused: {error}", [
-            f"Landlock can't be asked ({error}): allow landlock_* in the container's seccomp"
+            f"Landlock is refused ({error}): allow landlock_* in the container's seccomp"
         ]
     if abi:
         return f"interface {abi}", []

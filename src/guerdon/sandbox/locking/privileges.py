@@ -1,8 +1,7 @@
-"""Users and capabilities: what a process gives up that runs as root.
+"""Users and capabilities, which a process that runs as root gives up.
 
-A user as whom nothing else runs can't signal, trace or read the processes of others, and has a
-count of processes of its own. It is reserved by binding a name, which the kernel frees when the
-owner ends, however it ends.
+A process of an otherwise unused user can't signal, trace or read those of others. The user is
+reserved by binding a socket name, which the kernel frees when the owner ends.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ class Capability(IntEnum):
     CAP_SETUID = 7
 
 
-# Numbers that by convention are not assigned: between the users that systems make and those that
-# containers map, and, in a container that has only 65536, between people and services.
+# User ids that by convention are unassigned: between the users of systems and those that containers
+# map, and, in a container with only 65536, between people and services.
 UNASSIGNED = (range(66_000, 100_000), range(60_578, 61_184))
 
 
 class ReservedUser:
-    """A user's number that no account, no process and no other sandbox has.
+    """A user id that no account, process or other sandbox has.
 
     Raises:
         SandboxError: All are taken.
 
     Attributes:
-        uid: The number, of its group as well.
+        uid: The id of the user, and of its group.
     """
 
     def __init__(self) -> None:
@@ -55,17 +54,15 @@ class ReservedUser:
             if name is not None:
                 self.uid, self._name = uid, name
                 return
-        raise SandboxError(
-            "every unassigned user's number is taken, or isn't one of this user namespace"
-        )
+        raise SandboxError("all unassigned user ids are taken, or missing in this user namespace")
 
     def close(self) -> None:
-        """Release it for others."""
+        """Release it."""
         self._name.close()
 
 
 def unreachable(paths: Iterable[str]) -> list[str]:
-    """Which of these paths a user can't read who owns no file and is in no group.
+    """Return the paths that a user can't read who owns no file and is in no group.
 
     Only the path itself and the folders above it are checked, not what is under it.
     """
@@ -73,10 +70,10 @@ def unreachable(paths: Iterable[str]) -> list[str]:
 
 
 def reading_capability() -> Capability | None:
-    """The capability to keep if files can't be read otherwise; None if this process has none.
+    """Return the capability to keep if files can't be read otherwise; None if there is none.
 
-    Containers lack the narrower one, which reads everything, and have the wider one. Landlock
-    refuses what it allows besides.
+    Containers lack the narrower one, which only reads, and have the wider one. Landlock refuses
+    what else it allows.
     """
     permitted = permitted_capabilities()
     reading = (Capability.CAP_DAC_READ_SEARCH, Capability.CAP_DAC_OVERRIDE)
@@ -84,7 +81,7 @@ def reading_capability() -> Capability | None:
 
 
 def permitted_capabilities() -> int:
-    """The capabilities that this process may use, a bit each."""
+    """Return the capabilities that this process may use, a bit each."""
     with open("/proc/self/status", "rb") as status:
         for line in status:
             if line.startswith(b"CapPrm:"):
@@ -109,7 +106,7 @@ def drop(uid: int, *, keep: int | None = None) -> None:
     """Become another user for good, without a group or a capability.
 
     Args:
-        uid: The user's number, and its group's.
+        uid: The id of the user and of its group.
         keep: One capability to keep; see `reading_capability`.
 
     Raises:
@@ -120,7 +117,7 @@ def drop(uid: int, *, keep: int | None = None) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     if keep is not None:
-        # Else the change of user takes them all away.
+        # Otherwise the change of user clears all.
         prctl(PR_SET_KEEPCAPS, 1)
     os.setresuid(uid, uid, uid)
     give_up(keep=keep)
@@ -135,13 +132,13 @@ class _CapabilityHeader(ctypes.Structure):
 def _set_capabilities(bits: int) -> None:
     header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
     low, high = bits & 0xFFFF_FFFF, bits >> 32
-    # Effective, permitted, inheritable, of the low 32 and then of the others.
+    # Effective, permitted and inheritable: the low 32 bits, then the high ones.
     data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
     call("capset", ctypes.byref(header), ctypes.byref(data))
 
 
 def _empty_bounding_set() -> None:
-    """Keep programs from giving a capability back, though none is ever started."""
+    """Prevent programs from regaining a capability, though none is ever started."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
@@ -150,15 +147,15 @@ def _empty_bounding_set() -> None:
 
 
 def has_spare_users() -> bool:
-    """Whether this user namespace has numbers that by convention are not assigned."""
+    """Return whether this user namespace has unassigned user ids."""
     return any(_candidates())
 
 
 def _candidates() -> Iterator[int]:
-    """The numbers to try, in an order that differs between processes, so that few collide."""
+    """Yield the user ids to try, in a different order in each process, so that few collide."""
     mapped = _mapped_users()
     for numbers in UNASSIGNED:
-        # Random: two containers don't see what the other has reserved.
+        # Random: containers don't see each other's reservations.
         start = random.randrange(len(numbers))
         for uid in (*numbers[start:], *numbers[:start]):
             if any(uid in range_ for range_ in mapped) and not _has_account(uid):
@@ -166,7 +163,7 @@ def _candidates() -> Iterator[int]:
 
 
 def _mapped_users() -> list[range]:
-    """The users that there are in this user namespace."""
+    """Return the user ids of this user namespace."""
     with open("/proc/self/uid_map") as lines:
         entries = [[int(field) for field in line.split()] for line in lines]
     return [range(first, first + count) for first, _, count in entries]
@@ -184,7 +181,7 @@ def _has_account(uid: int) -> bool:
 
 
 def _busy_users() -> set[int]:
-    """The users that processes here run as, their real and saved ones too."""
+    """Return the user ids of all processes: real, effective and saved."""
     busy: set[int] = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/status", "rb") as status:
@@ -195,7 +192,7 @@ def _busy_users() -> set[int]:
 
 
 def _reserve(uid: int) -> socket.socket | None:
-    """Bind the name that reserves a user; None if another process has bound it."""
+    """Bind the name that reserves a user; return None if another process has bound it."""
     name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         name.bind(f"\0guerdon-uid-{uid}")

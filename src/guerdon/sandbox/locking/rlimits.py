@@ -1,4 +1,4 @@
-"""Limits that the kernel applies to one process at a time; its children each have the same."""
+"""Limits that the kernel applies to each process separately."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ with contextlib.suppress(ImportError):  # Windows has none
 
 # A thread's stack is mapped as large as this.
 STACK_BYTES = 8 << 20
-# What the C library reserves for each thread that allocates memory, and the room to align it.
+# What the C library reserves for each thread that allocates memory, with alignment.
 ARENA_BYTES = 128 << 20
 OPEN_FILES = 64
 
-# How long a count of the user's threads is used.
+# How long a count of the user's threads is cached.
 COUNT_SECONDS = 1.0
-# Others of the user may start processes meanwhile, which must not use up the limit.
+# The user's other processes may start more, which must not exhaust the limit.
 SLACK = 64
 
 # The kernel counts no further.
@@ -30,25 +30,25 @@ _counted: dict[int, tuple[float, int]] = {}
 
 
 def limit_call(limits: dict[str, Any], *, uid: int | None) -> None:
-    """Set all limits of a call that apply from its beginning; one that is lower already stays.
+    """Set all limits of a call. Lower limits of the process are kept.
 
     Args:
-        limits: The limits as the supervisor receives them. Without a limit on processor time,
-            there is none; otherwise a signal comes at the next whole second, death a second later.
-        uid: The user as whom only this sandbox runs; None for the present user.
+        limits: The limits as the supervisor receives them. At that on processor time, rounded up
+            to seconds, the process receives a signal; a second later, it is killed.
+        uid: The user as whom only this sandbox runs; None is the present user.
     """
     same = {
         "RLIMIT_FSIZE": limits["file_bytes"] + 1,  # which shows that it was too much
         "RLIMIT_NOFILE": OPEN_FILES,
-        # No image of a dead process, and nothing that would stay when it is gone.
+        # No core files, and nothing that would outlive the process.
         "RLIMIT_CORE": 0,
         "RLIMIT_MEMLOCK": 0,
         "RLIMIT_MSGQUEUE": 0,
-        # Counted for the user as a whole, so that one process could use up what others need.
+        # The kernel counts these for the user as a whole.
         "RLIMIT_SIGPENDING": 64,
         "RLIMIT_STACK": STACK_BYTES,
     }
-    # Processes and threads of the user together. The kernel doesn't apply it to root.
+    # Processes and threads of the user together. The kernel doesn't apply this limit to root.
     if uid is not None:
         same["RLIMIT_NPROC"] = limits["processes"] + limits.get("others", 0)
     elif sys.platform == "linux" and os.geteuid() != 0:
@@ -61,11 +61,11 @@ def limit_call(limits: dict[str, Any], *, uid: int | None) -> None:
 
 
 def limit_memory(limits: dict[str, Any], statm: str | int = "/proc/self/statm") -> None:
-    """Limit the memory of this process to what it has and what the limits allow beside it.
+    """Limit the memory of this process to what it uses now plus what the limits allow.
 
     Args:
         limits: The limits as the supervisor receives them.
-        statm: A descriptor of that file for a process that can't see ``/proc`` any more.
+        statm: The file with its memory, or a descriptor of it if ``/proc`` isn't accessible.
     """
     if sys.platform != "linux":
         return
@@ -74,7 +74,7 @@ def limit_memory(limits: dict[str, Any], statm: str | int = "/proc/self/statm") 
         fields = file.read().split()
     page, more = os.sysconf("SC_PAGE_SIZE"), limits["memory"]
     data = int(fields[5]) * page + more + limits["processes"] * STACK_BYTES
-    # Far above: what is only reserved is no memory, but what keeps account of it is.
+    # Reserved addresses use no memory, except for page tables: this limit is far higher.
     reserved = int(fields[0]) * page + more + limits["processes"] * (STACK_BYTES + ARENA_BYTES)
     _limit("RLIMIT_DATA", data, data)
     _limit("RLIMIT_AS", reserved, reserved)
@@ -91,9 +91,9 @@ def _limit(name: str, soft: int, hard: int) -> None:
 
 
 def threads_of_user(uid: int) -> int:
-    """How many threads the user runs now, which is what RLIMIT_NPROC counts from.
+    """Return how many threads the user runs now, to which RLIMIT_NPROC applies.
 
-    A count is used for a second, since it reads every process.
+    The count is cached for a second, since it reads every process.
     """
     now = time.monotonic()
     counted = _counted.get(uid)
@@ -103,7 +103,7 @@ def threads_of_user(uid: int) -> int:
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # it has ended
             if os.stat(f"/proc/{name}").st_uid == uid:
-                # A folder for each, beside the two that every folder has.
+                # A folder has a link for each thread, and two more.
                 threads += os.stat(f"/proc/{name}/task").st_nlink - 2
     _counted[uid] = now, threads
     return threads

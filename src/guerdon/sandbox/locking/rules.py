@@ -1,11 +1,11 @@
-"""The table of system calls: which a locked process may make, and why.
+"""The system calls that a locked process may make, and why.
 
 All others are refused. There are three policies: ``template``, for the process that imports a
-function and forks the calls; ``program``, for one that runs a program; and ``function_call``, which
-is loaded on top of the first when a call begins.
+function and forks calls; ``program``, for one that runs a program; and ``function_call``, which a
+call loads on top of the first.
 
-No process can send SIGKILL, not even to itself, so that death by it is never the code's own doing.
-Landlock guards the contents of files; the calls that it doesn't check are answered here.
+No process can send SIGKILL, even to itself, so that code never causes this signal. Landlock
+controls the contents of files; the calls that it doesn't control are answered here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from guerdon.sandbox.locking.filters import (
 )
 from guerdon.sandbox.locking.syscalls import PR_SET_PDEATHSIG
 
-# The versions of Landlock's interface from which on it guards these.
+# The first versions of Landlock's interface that control these.
 GUARDS_TRUNCATION = 3
 GUARDS_SIGNALS = 6
 
@@ -94,10 +94,10 @@ COMMON = (
         "access chdir faccessat faccessat2 fchdir fstat fstatfs getcwd getdents "
         "getdents64 lstat newfstatat readlink readlinkat stat statfs statx umask"
     ),
-    # Landlock doesn't guard modes and times. Code that copies a file sets them on the copy, so
-    # nothing is done, and the answer is a success.
+    # Landlock doesn't control modes and times. Code that copies a file sets them on the copy, so
+    # these calls do nothing and succeed.
     Rule("chmod fchmod fchmodat fchmodat2 futimesat utime utimensat utimes", NOTHING),
-    # Nor extended attributes; code that copies a file accepts that there are none.
+    # Nor extended attributes; code that copies a file works without them.
     Rule(
         "fgetxattr flistxattr fremovexattr fsetxattr getxattr getxattrat lgetxattr "
         "listxattr listxattrat llistxattr lremovexattr lsetxattr removexattr "
@@ -114,8 +114,8 @@ COMMON = (
         "epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd "
         "eventfd2 pause poll ppoll pselect6 select"
     ),
-    # Pipes, and pairs of sockets, as asyncio makes them. No socket that could reach another process
-    # can be made; datagrams could be sent to a name, and messages could carry descriptors.
+    # Pipes, and pairs of sockets, which asyncio uses. No socket reaches another process: datagrams
+    # could be sent to a name, and messages could carry descriptors.
     allow("getpeername getsockname getsockopt pipe pipe2 recvfrom shutdown"),
     allow("socketpair", arg(0).among(AF_UNIX), arg(1).among(SOCK_STREAM, mask=SOCK_TYPE)),
     allow("sendto", arg(4).is_long(0)),
@@ -141,7 +141,7 @@ COMMON = (
         "rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend "
         "rt_sigtimedwait sigaltstack signalfd signalfd4"
     ),
-    # Questions about the process itself.
+    # Queries about the process itself.
     allow(
         "capget getegid geteuid getgid getgroups getpgrp getpid getppid getrandom "
         "getresgid getresuid getrlimit getrusage getuid sysinfo uname"
@@ -164,7 +164,7 @@ TEMPLATE_ONLY = (
 
 
 def template(abi: int) -> Policy:
-    """The policy of the process that imports a function and forks its calls.
+    """Return the policy of the process that imports a function and forks its calls.
 
     Example:
         >>> from guerdon.sandbox.locking.rules import template
@@ -178,7 +178,7 @@ def template(abi: int) -> Policy:
 
 
 def program(abi: int) -> Policy:
-    """The policy of a process that runs a program.
+    """Return the policy of a process that runs a program.
 
     Args:
         abi: As for `template`.
@@ -204,9 +204,9 @@ def program(abi: int) -> Policy:
 
 
 def function_call() -> Policy:
-    """What a call is refused beyond its template.
+    """Return the policy of a call, in addition to that of its template.
 
-    It adds to the filter that is loaded already, and is short: it is loaded at each call.
+    It is short, since each call loads it.
     """
     rules = (
         # No new process, only threads.
@@ -218,7 +218,7 @@ def function_call() -> Policy:
         Rule("seccomp recvmsg sendmsg", REFUSE),
         # Its limits can be read, but not changed.
         allow("prlimit64", arg(2).is_long(0)),
-        # It ends with its template.
+        # Its template ends it.
         allow("prctl", arg(0).is_not(PR_SET_PDEATHSIG)),
     )
     return Policy("function_call", rules, on_top=True)

@@ -8,8 +8,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-# The highest number that was in use when the rules were written (Linux 6.18). What has a higher one
-# is newer than they are.
+# The highest number of Linux 6.18, for which the rules were written.
 HIGHEST = 470
 
 # linux/prctl.h
@@ -18,11 +17,11 @@ PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A kind of processor, as the kernel sees it.
+    """A processor architecture.
 
     Attributes:
-        name: As of ``uname -m``.
-        audit: What the kernel passes to a filter (``AUDIT_ARCH_…`` of linux/audit.h).
+        name: Its name in ``uname -m``.
+        audit: Its value in a filter (``AUDIT_ARCH_…`` of linux/audit.h).
         column: Its column in the table of numbers.
     """
 
@@ -31,7 +30,7 @@ class Architecture:
     column: int
 
     def number(self, call: str) -> int | None:
-        """The number of a call; None where this architecture lacks it.
+        """Return the number of a call; None if this architecture lacks it.
 
         Example:
             >>> from guerdon.sandbox.locking.syscalls import ARCHITECTURES
@@ -51,9 +50,9 @@ ARCHITECTURES = {
 
 
 def this_architecture() -> Architecture | None:
-    """The one that this interpreter is built for; None for one without a table.
+    """Return the architecture of this interpreter; None if it isn't supported.
 
-    A 32-bit interpreter on a 64-bit kernel has none: it makes other calls.
+    A 32-bit interpreter on a 64-bit kernel isn't: it makes other calls.
     """
     if sys.platform != "linux" or sys.maxsize <= 2**32 or sys.byteorder != "little":
         return None
@@ -62,7 +61,7 @@ def this_architecture() -> Architecture | None:
 
 @cache
 def _libc() -> ctypes.CDLL:
-    # The C library is in the process already: to look for it would start another program.
+    # The C library is already loaded; `ctypes.util.find_library` would start a program.
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     return library

@@ -14,26 +14,26 @@ from guerdon.sandbox.supervisor.channels import Started
 from guerdon.sandbox.supervisor.folders import written
 from guerdon.sandbox.supervisor.processes import Stat, deleted_files, memory_of, stat_of
 
-# Seconds between two searches for files without a name, which take longer than the other checks.
+# Seconds between two searches for files without a name, which are slower than the other checks.
 SEARCH_EVERY = 0.25
 
 
 @dataclass(slots=True)
 class Call:
-    """One run: what it may use, what it has used, and how it ended.
+    """One run: its limits, what it has used, and how it ended.
 
     Attributes:
         limits: ``seconds``, ``cpu``, ``memory``, ``file_bytes``, ``files``.
-        pids: Returns its processes.
+        pids: Returns the ids of its processes.
         baseline: Bytes of memory that each of them had when it was forked, and shares with its
             parent.
         group: Its process group; 0 if it has none of its own.
         started: The pipe on which it reports that it has started.
         folder: Where it writes; None if it can't.
-        before: Those of its processes that ran before it, as they were then: what they had used,
+        before: The earlier state of processes that ran before the call: what they had used then,
             and their threads, don't count.
         cause: Why it was ended; None if it ended by itself.
-        problem: Why it couldn't be set up, which is the sandbox's fault; None if it was.
+        problem: Why the sandbox couldn't set it up; None if it could.
         status: Its first process's exit code, as in `subprocess`; None if it isn't known.
     """
 
@@ -59,11 +59,11 @@ class Call:
 
     @property
     def deadline(self) -> float:
-        """When its wall-clock time is over."""
+        """The time of `monotonic` at which its wall-clock time ends."""
         return float(self.began + self.limits["seconds"])
 
     def exceeded(self) -> str | None:
-        """The limit that it has reached, if any."""
+        """Return the limit that it has reached, if any."""
         if monotonic() >= self.deadline:
             return "timeout"
         memory, threads = self.measure()
@@ -74,7 +74,7 @@ class Call:
         return self._exceeded_files()
 
     def measure(self) -> tuple[int, int]:
-        """Bytes of memory that its processes have now, and how many threads there are in all."""
+        """Return the bytes of memory and the number of threads of its processes."""
         pids = self.pids()
         memory = sum(max(0, memory_of(pid) - self.baseline) for pid in pids)
         threads, waited_for = 0, 0.0
@@ -87,32 +87,32 @@ class Call:
                 threads += 0 if stat.ended else stat.threads
                 waited_for += stat.cpu + stat.cpu_of_children
                 self._seen[pid, stat.began] = stat.cpu
-        # Children that are never waited for count only while they are seen.
+        # The time of a child that is never waited for is known only while it runs.
         self.seen_cpu = max(self.seen_cpu, waited_for, sum(self._seen.values()))
         self.peak = max(self.peak, memory + self.baseline)
         return memory, threads
 
     def _exceeded_files(self) -> str | None:
-        """The limit on files that it has reached, if any."""
+        """Return the limit on files that it has reached, if any."""
         if self.folder is None:
             return None
         try:
             device = os.lstat(self.folder).st_dev
             count, size = written(self.folder, self.limits["files"])
-        except FileNotFoundError:  # without a lock, it can remove its own folder
+        except FileNotFoundError:  # at the level process, it can remove its own folder
             return None
-        except OSError:  # a path that is too long, say, which no honest program makes
+        except OSError:  # such as a path that is too long
             return "files"
         deleted = self._deleted(device)
         size += sum(deleted.values())
-        # A file that is only mapped may be as large as any: it counts as one.
+        # The size of a file that is only mapped is unknown: it counts as one.
         count += sum(1 for each in deleted.values() if not each)
         if count > self.limits["files"]:
             return "files"
         return "file_bytes" if size > self.limits["file_bytes"] else None
 
     def _deleted(self, device: int) -> dict[int, int]:
-        """Files without a name that are open, if it is time to search for them."""
+        """Return the open files without a name, if it is time to search for them."""
         now = monotonic()
         if self.done or now - self.searched < SEARCH_EVERY:
             return {}
@@ -137,27 +137,28 @@ class Call:
         if self.cause is None:
             self.cause = self._exceeded_files()
         problem = self.started.problem() if self.started is not None else None
-        # What was killed for a limit was maybe not yet set up: then the limit is the reason.
+        # A call that was killed at a limit may not have been set up yet: the limit is the reason.
         self.problem = None if self.cause else problem
         self.started = None
 
     def report(self) -> dict[str, Any]:
-        """What the host receives."""
+        """Return what the host receives."""
         names = ("status", "cause", "problem", "seconds", "cpu", "peak")
         return {name: getattr(self, name) for name in names}
 
 
 class Calls:
-    """What starts calls and ends them.
+    """Starts calls and ends them.
 
     Args:
         config: The configuration of the worker.
         profile: How calls are locked.
 
     Attributes:
-        calls: Those of the request that is served.
+        calls: The calls of the current request.
         wakes: Descriptors that are readable when a call has ended.
-        look_every: Seconds between two checks between requests; None needs none.
+        look_every: Seconds between two calls of `look_idle` while no request is served; None if
+            there is nothing to check.
         folder: The folder of the worker, which contains those of calls.
         lock: How calls are limited and locked.
         facts: What the host receives when all is ready.
@@ -173,7 +174,7 @@ class Calls:
         self.facts: dict[str, Any] = {}
         if config["level"] == "strict":
             self.lock = lock = StrictLock(config["read"])
-            # No code of the user's runs before the lock has stopped the canaries.
+            # No user code runs before all canaries were blocked.
             findings = [[each.name, each.blocked, each.detail] for each in release(lock, profile)]
             self.facts = {"lock": lock.facts(), "canaries": findings}
 
@@ -181,5 +182,5 @@ class Calls:
         """Check between requests that nothing runs."""
 
     def last_report(self) -> dict[str, Any]:
-        """How the process ended that answers all calls itself."""
+        """Return how the process ended that answers all calls itself."""
         return {}

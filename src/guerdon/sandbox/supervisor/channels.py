@@ -1,4 +1,4 @@
-"""What passes between the host, the supervisor and calls: frames, descriptors, standard streams."""
+"""Messages between the host, the supervisor and calls; descriptors and standard streams."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _Job = TypeVar("_Job")
 
 _HEADER = struct.Struct("!I")
 
-# Payloads are passed by descriptor, so that messages stay small.
+# Messages are small: payloads are passed by descriptor.
 LONGEST = 1 << 20
 MOST_FDS = 16
 
-# Descriptors are moved up here while the low numbers are assigned.
+# Descriptors are moved above this number while the lower ones are assigned.
 _HIGH = 32
 
 _STARTED = b"\0"
@@ -35,7 +35,7 @@ def send(channel: socket.socket, message: dict[str, Any], fds: Sequence[int] = (
 
     Args:
         channel: A stream between two processes.
-        message: What JSON can represent.
+        message: An object that JSON can represent.
         fds: At most 16.
     """
     text = json.dumps(message).encode()
@@ -48,7 +48,7 @@ def send(channel: socket.socket, message: dict[str, Any], fds: Sequence[int] = (
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """The next message with its descriptors, which the caller closes.
+    """Return the next message with its descriptors, which the caller closes.
 
     Raises:
         EOFError: The other end is closed.
@@ -75,10 +75,10 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def read_exactly(stream: Any, length: int) -> bytes:
-    """So many bytes of a stream without a buffer.
+    """Read bytes of a stream without a buffer.
 
     Raises:
-        EOFError: It ends before.
+        EOFError: The stream ends before.
     """
     data = bytearray(length)
     view = memoryview(data)
@@ -91,7 +91,7 @@ def read_exactly(stream: Any, length: int) -> bytes:
 
 
 class Started:
-    """A pipe on which a call reports once that it is locked and ready, or why not.
+    """A pipe on which a call reports that it is locked and ready, or why not.
 
     Attributes:
         writing: The end that the call has.
@@ -102,7 +102,7 @@ class Started:
         os.set_blocking(self._reading, False)
 
     def problem(self) -> str | None:
-        """When the call has ended: what went wrong, None if nothing did."""
+        """Return why the call that has ended was never ready; None if it was."""
         try:
             report = os.read(self._reading, _LONGEST_PROBLEM)
         except BlockingIOError:
@@ -120,11 +120,11 @@ class Started:
 
 
 def report_started(fd: int, problem: BaseException | None = None) -> None:
-    """In the call: report that it is ready, or what went wrong; it can't report anything after.
+    """In the call: report that it is ready, or why not, and close the pipe.
 
     Args:
-        fd: The end of the pipe; it is closed.
-        problem: What went wrong.
+        fd: The end of the pipe.
+        problem: Why it isn't ready.
     """
     text = _STARTED
     if problem is not None:
@@ -134,14 +134,13 @@ def report_started(fd: int, problem: BaseException | None = None) -> None:
 
 
 def start_call(fds: Sequence[int], lock: Callable[[], None], read: Callable[[int], _Job]) -> _Job:
-    """In the call: be locked, take over its descriptors, read its job, and report that it is ready.
+    """In the call: lock it, move its descriptors, read its job, and report that it is ready.
 
-    If that fails, the process ends.
+    If a step fails, the process ends.
 
     Args:
-        fds: Its descriptors from 0 on, of which the last two are those of its job, and of the pipe
-            on which it reports that it has started.
-        lock: Locks this process; it may need other descriptors.
+        fds: Its descriptors from 0 on. The last two are those of its job and of `Started`.
+        lock: Locks this process; it may use other descriptors.
         read: Reads the job from its descriptor.
     """
     report = fds[-1]
@@ -149,7 +148,7 @@ def start_call(fds: Sequence[int], lock: Callable[[], None], read: Callable[[int
         lock()
         report = take_over(fds)
         job = read(report - 1)
-    except MemoryError:  # the job itself is larger than it may be
+    except MemoryError:  # the job itself exceeds the limit
         report_started(report)
         os.write(2, b"MemoryError\n")
         os._exit(1)
@@ -174,7 +173,7 @@ def take_over(fds: Sequence[int]) -> int:
 
 
 def open_streams() -> None:
-    """Make Python's standard streams anew on descriptors 0, 1 and 2, which stay open."""
+    """Open Python's standard streams on descriptors 0, 1 and 2, which stay open."""
     given = os.fdopen(0, "r", encoding="utf-8", errors="surrogateescape", closefd=False)
     out, err = (
         os.fdopen(
@@ -188,7 +187,7 @@ def open_streams() -> None:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all bytes, however many writes it takes."""
+    """Write all bytes."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

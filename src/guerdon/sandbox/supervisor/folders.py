@@ -1,4 +1,4 @@
-"""The folders of calls: made empty, measured, and removed afterwards."""
+"""The folders of calls: creating, measuring and removing them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _numbers = itertools.count()
 
 
 def empty_folder(base: str, uid: int | None) -> str:
-    """Make a folder for one call alone.
+    """Create the folder of a call.
 
     Args:
         base: The folder to make it in.
         uid: Its owner; None is the present user.
     """
-    # By a name that another call can't guess.
+    # Another call can't guess its name.
     path = os.path.join(base, f"call-{secrets.token_hex(8)}")
     os.mkdir(path, 0o700)
     if uid is not None:
@@ -36,9 +36,9 @@ def empty(base: str) -> None:
 
 
 def written(path: str, most: int) -> tuple[int, int]:
-    """How many files and folders are in a folder, and how many bytes they have.
+    """Return how many files and folders are in a folder, and how many bytes they have.
 
-    It stops counting at more than `most`.
+    Counting stops above `most`.
     """
     count = size = 0
     waiting = [path]
@@ -59,7 +59,7 @@ def remove_tree(base: str, path: str) -> None:
     """Remove a folder with its content, however deep it is; no process uses it any more.
 
     Args:
-        base: A folder on the same disk that only this process writes into.
+        base: A folder in the same file system that only this process writes into.
         path: The folder to remove.
     """
     waiting = [path]
@@ -67,7 +67,7 @@ def remove_tree(base: str, path: str) -> None:
         folder = waiting.pop()
         for entry in _entries(folder):
             if entry.is_dir(follow_symlinks=False):
-                # Moved up first: a path may be longer than the kernel takes.
+                # Moved first: its path may be longer than the kernel accepts.
                 moved = os.path.join(base, f"old-{next(_numbers)}")
                 os.chmod(entry.path, 0o700)
                 os.rename(entry.path, moved)
@@ -85,7 +85,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     except PermissionError:
         if not stat.S_ISDIR(os.lstat(folder).st_mode):
             raise
-        os.chmod(folder, 0o700)  # made so that its owner can't list it
+        os.chmod(folder, 0o700)  # its owner had no permission to list it
         with os.scandir(folder) as entries:
             return list(entries)
     except FileNotFoundError:

@@ -39,15 +39,15 @@ from guerdon.sandbox.supervisor.processes import (
     stat_of,
 )
 
-# Seconds between two looks at a template that is to do nothing, and at one that answers calls.
+# Seconds between two checks of a template that should be idle, and of one that answers calls.
 IDLE_LOOK, REUSED_LOOK = 1.0, 0.05
-# Seconds of processor time that waiting may take between two looks.
+# Seconds of processor time that an idle template may use between two checks.
 IDLE_CPU = 0.1
 
-# What a template can sensibly report of a call.
+# The highest numbers that a template can report of a call.
 SIGNALS, MOST = 64, 2.0**50
 
-# Seconds that a template has for a report that is due.
+# Seconds that a template has for a report.
 REPORTING = 1.0
 
 # The descriptors of a template: the standard ones, the supervisor's channel, the configuration of
@@ -58,9 +58,9 @@ SUPERVISOR, CONFIG, DESCRIPTION, JOBS = 3, 4, 5, 6
 # reports that it has started.
 ANSWER = 3
 
-# What it reports to the supervisor: that it is ready, and of each call its exit code, the seconds
-# of processor time, and the bytes of memory at most. No more is done between two forks than must
-# be: each page of memory that is touched here is copied.
+# What a template reports to the supervisor: that it is ready, and for each call its exit code,
+# seconds of processor time, and peak bytes of memory. Little is done between two forks, since each
+# page of memory that is written then is copied.
 READY, ENDED = b"ready", struct.Struct("!idQ")
 
 _LENGTH = struct.Struct("!Q")
@@ -76,15 +76,15 @@ class Callee(Protocol):
     description: bytes
 
     def answer(self, job: bytes) -> bytes:
-        """Answer a job, whatever the function does."""
+        """Answer a job; exceptions of the function are part of the answer."""
         ...
 
     def warm_up(self) -> None:
-        """Do what a call does, so that its copies find what is made on the way."""
+        """Do what a call does, so that its copies share what is created then."""
         ...
 
 
-# Why a call fails whose template has ended.
+# The error of a call whose template has ended.
 LOST = "the process that has imported the function has ended"
 
 
@@ -103,8 +103,8 @@ class OpeningFailedError(Exception):
 class FunctionCalls(Calls):
     """Starts calls of a function, one at a time, and ends them; see `ProgramCalls`.
 
-    The template has run the function's file: its reports are believed no further than they concern
-    its own calls, and which processes to kill is asked of the kernel.
+    The template has run the function's file, so it isn't trusted: its reports concern its own calls
+    alone, and the kernel determines which processes are killed.
     """
 
     def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None:
@@ -151,20 +151,20 @@ class FunctionCalls(Calls):
                 call.cause = None if ended else "meddled"
             elif self._alone():
                 return
-            else:  # no limit would count what an import leaves running
+            else:  # the limits of a call don't include what an import leaves running
                 call.cause = "left_running"
         self._end(call)
         raise OpeningFailedError(call.report())
 
     def _ends(self) -> bool:
-        """Whether the template ends: its stream does so a moment before it."""
+        """Return whether the template ends within a moment, as its stream has ended."""
         deadline = monotonic() + REPORTING
         while not (ended := has_ended(self._group)) and monotonic() < deadline:
             sleep(0.001)
         return ended
 
     def _others(self) -> list[int]:
-        """The processes under the template, and those that have lost their parent there."""
+        """Return the other processes, of calls and of what they have started."""
         found = (pid for pid in members(os.getpid()) if pid != self._group)
         return [pid for pid in found if (stat := stat_of(pid)) is not None and not stat.ended]
 
@@ -172,12 +172,12 @@ class FunctionCalls(Calls):
         return [self._group, *self._others()]
 
     def _alone(self) -> bool:
-        """Whether the template is one thread, without other processes."""
+        """Return whether the template has one thread and no other process runs."""
         stat = stat_of(self._group)
         return stat is None or (stat.threads == 1 and not self._others())
 
     def look_idle(self) -> None:
-        """Between requests: end a template in which something runs."""
+        """End a template that should be idle and isn't."""
         if not self._group:
             return
         before, self._stat = self._stat, stat_of(self._group)
@@ -187,7 +187,7 @@ class FunctionCalls(Calls):
             call.cause = "memory"
         elif self._others() or (not self._reuse and self._is_active(before)):
             call.cause = "left_running"
-        # Its copies share what it has now; what it had once doesn't count.
+        # Its copies share what it has now.
         self._baseline = min(self._baseline, memory)
         self._called = False
         if call.cause is not None:
@@ -195,14 +195,14 @@ class FunctionCalls(Calls):
             self._final = call.report()
 
     def _is_active(self, before: Stat | None) -> bool:
-        """Whether something runs in a template that is to wait, or to fork and wait."""
+        """Return whether something runs in a template that should only wait, or fork and wait."""
         if before is None or self._stat is None:
             return False
         idle = not self._called and self._stat.cpu - before.cpu > IDLE_CPU
         return idle or self._stat.threads > 1
 
     def _report(self) -> bytes | None:
-        """What the template reports; None if it has ended."""
+        """Return what the template reports; None if it has ended."""
         try:
             return self._channel.recv(ENDED.size) or None
         except OSError:
@@ -224,7 +224,7 @@ class FunctionCalls(Calls):
         if monotonic() - self._looked > IDLE_LOOK:
             self.look_idle()
         self._called = True
-        # The template waits meanwhile; what it does instead counts, too.
+        # The template should wait now; what else it does counts for the call.
         stat = stat_of(self._group)
         before = {} if stat is None else {self._group: stat}
         started = Started()
@@ -271,13 +271,13 @@ class FunctionCalls(Calls):
                 call.started = None
         if self._group == 0:
             return LOST
-        if not self.lock.closed_groups:  # elsewhere a call can neither fork nor write
+        if not self.lock.closed_groups:  # at strict, a call can neither fork nor write
             self.stop(self.calls[0])
             empty(self.folder)
         return None
 
     def last_report(self) -> dict[str, Any]:
-        """How the template ended, or was ended now; it has closed its stream."""
+        """End the template, which has closed its stream, and return how it ended."""
         if self._final is not None:
             return self._final
         call = Call({"seconds": REPORTING}, list, self._baseline)
@@ -297,21 +297,21 @@ class FunctionCalls(Calls):
 
 
 def serve(config: dict[str, Any], channel: socket.socket, fds: list[int], lock: LimitsLock) -> None:
-    """Be the template, until the supervisor closes its end.
+    """Run the template, until the supervisor closes its end.
 
     Args:
-        config: Where modules are found, what loads the function, and what it may use.
+        config: The configuration of the worker.
         channel: The stream to the supervisor.
         fds: The configuration of the function, standard output and error, where its description
             goes, and the stream of jobs if calls are answered here.
-        lock: What it is locked with, before any code of the user's is imported.
+        lock: How it is locked, before any user code is imported.
     """
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.chdir(config["folder"])
     sys.path[:] = config["path"] + sys.path
-    # The loader is the host's own code, and often large: it is imported before the lock.
+    # The loader is trusted, and often large: it is imported before the lock.
     module, _, name = config["loader"].partition(":")
     load = getattr(importlib.import_module(module), name)
     lock.lock_template(config["opening"])  # needs descriptors that are closed next
@@ -337,9 +337,9 @@ def serve(config: dict[str, Any], channel: socket.socket, fds: list[int], lock: 
                 write_all(JOBS, _LENGTH.pack(len(answer)) + answer)
     else:
         callee.warm_up()
-        gc.disable()  # a call is over before there is much to collect
+        gc.disable()  # calls are short
         gc.collect()
-        gc.freeze()  # nothing of it is visited, and so copied, in the calls
+        gc.freeze()  # a collection would write to, and so copy, pages in the calls
         supervisor.send(READY)
         while fds := socket.recv_fds(supervisor, 1, MOST_FDS)[1]:
             _fork(callee, supervisor, fds, lock, config["limits"])
@@ -362,7 +362,7 @@ def _fork(
             job = start_call(given, lambda: lock.lock_function_call(limits), _content)
             write_all(ANSWER, callee.answer(job))
             code = 0
-        except BaseException:  # it answers whatever the function does: this is not its doing
+        except BaseException:  # not of the function: `answer` returns those
             traceback.print_exc()
         finally:
             os._exit(code)

@@ -1,7 +1,7 @@
-"""The supervisor: a small process that starts calls, watches over them and ends them.
+"""The supervisor: a small process that starts calls, monitors them and ends them.
 
-It runs no code but its own. The input of calls, and what they print, goes past it by descriptor, so
-that no call finds in its memory, which it is a copy of, what another one had.
+It runs trusted code alone. Calls are copies of it, so the input and output of other calls must not
+be in its memory: the host passes them by descriptor.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from guerdon.sandbox.supervisor.processes import (
 )
 from guerdon.sandbox.supervisor.program_calls import ProgramCalls
 
-# What is imported first, since it can't be found any more later.
+# Imported first, since its folder leaves the path.
 NEEDED = ("landlockpy",) if sys.platform == "linux" else ()
 
-# Seconds between two looks at what the processes of a call use.
+# Seconds between two measurements of the processes of a call.
 LOOK_EVERY = 0.02
 
 
@@ -40,7 +40,7 @@ def main(fd: int, own: Sequence[str]) -> None:
 
     Args:
         fd: The end of a stream socket; the first message contains the configuration.
-        own: Where our modules are found, and those that we need; calls don't see them.
+        own: The folders of guerdon and of what it imports here; calls don't see them.
     """
     reset_signals()
     for name in NEEDED:
@@ -52,14 +52,14 @@ def main(fd: int, own: Sequence[str]) -> None:
     adopt_orphans()
     try:
         supervise(channel, config, fds)
-    finally:  # the host does it, too, but it may be gone
-        with contextlib.suppress(OSError):  # if it is mounted it can only be emptied
+    finally:  # the host does it too, if it still runs
+        with contextlib.suppress(OSError):  # a mounted folder can only be emptied
             empty(config["folder"])
             os.rmdir(config["folder"])
 
 
 def supervise(channel: socket.socket, config: dict[str, Any], fds: list[int]) -> None:
-    """Start what calls are copies of, and serve the host until it goes."""
+    """Prepare calls, and serve the host until it closes its end."""
     kind = ProgramCalls if config["kind"] == "programs" else FunctionCalls
     try:
         calls = kind(config, fds, channel)
@@ -80,7 +80,7 @@ def supervise(channel: socket.socket, config: dict[str, Any], fds: list[int]) ->
 
 
 def reply(host: socket.socket, message: dict[str, Any]) -> None:
-    """Send the host a message, if it is still there."""
+    """Send the host a message, if it still runs."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         send(host, message)
 
@@ -114,7 +114,7 @@ class Supervisor:
             reply(self.channel, {"ended": [self.starter.last_report()]})
             return False
         if "end" in message:
-            return True  # of a call that had ended meanwhile
+            return True  # its call has ended meanwhile
         try:
             self.start(message["jobs"], fds)
             self.watch()
@@ -128,7 +128,7 @@ class Supervisor:
         return problem is None
 
     def wait_for_request(self) -> None:
-        """Wait for a message of the host, and check now and then what should be idle."""
+        """Wait for a message of the host, and check regularly what should be idle."""
         every = self.starter.look_every
         poller = select.poll()
         poller.register(self.channel, select.POLLIN)
@@ -136,13 +136,13 @@ class Supervisor:
             self.starter.look_idle()
 
     def start(self, jobs: Sequence[dict[str, Any]], fds: list[int]) -> None:
-        """Start the calls of a request, which share its descriptors out among them."""
+        """Start the calls of a request; each takes an equal share of its descriptors."""
         self.starter.calls.clear()
         each = len(fds) // len(jobs)
         try:
             for number, job in enumerate(jobs):
-                # Their processes are counted together. The last one checks the others, and has
-                # room for its own whatever they do.
+                # The kernel counts the processes of all calls of a user together. The last one is
+                # the checker, which must have room for its own in any case.
                 others = sum(other["processes"] for other in jobs[:-1])
                 job["others"] = others if number == len(jobs) - 1 else 1
                 self.starter.start(job, fds[number * each : (number + 1) * each])
@@ -153,7 +153,7 @@ class Supervisor:
             call.began = self.starter.calls[0].began  # the time is for all of them
 
     def watch(self) -> None:
-        """Wait until the last call has ended, and with it the others.
+        """Wait until the last call has ended, and end the others then.
 
         Raises:
             TimeoutError: A call that was killed does not end.
@@ -167,7 +167,7 @@ class Supervisor:
                 look_at = calls[-1].deadline
             wait = max(0.001, look_at - monotonic())
             ready = [fd for fd, _ in self.poller.poll(wait * 1000)]
-            if self.channel.fileno() in ready:  # the host's message in the middle of a call
+            if self.channel.fileno() in ready:  # to end a call
                 message, _ = receive(self.channel)
                 self.stop(calls[message["call"]], message["end"])
             if self.woken in ready:
@@ -181,19 +181,19 @@ class Supervisor:
                 call.cause = "over"
 
     def look(self) -> None:
-        """End what has reached a limit."""
+        """End calls that have reached a limit."""
         for call in self.starter.calls:
             if call.done:
                 continue
             if call.stopped and monotonic() - call.stopped > ENDING:
                 raise TimeoutError("a call that was killed does not end")
             if call.stopped:
-                self.starter.stop(call)  # it may have been forked since
+                self.starter.stop(call)  # it may have forked since
             elif (cause := call.exceeded()) is not None:
                 self.stop(call, cause)
 
     def stop(self, call: Call, cause: str) -> None:
-        """End a call before its time."""
+        """End a call."""
         if not call.done and not call.stopped:
             call.cause, call.stopped = cause, monotonic()
             self.starter.stop(call)

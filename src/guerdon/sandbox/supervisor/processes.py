@@ -1,4 +1,4 @@
-"""Processes of the system: what the kernel reports of them, and ending them."""
+"""Processes: what the kernel reports of them, and killing them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from guerdon.sandbox.locking.syscalls import prctl
 
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
-# Of /proc/<pid>/status: what no file backs, and what the kernel needs to know where it is.
+# The fields of /proc/<pid>/status that count: anonymous memory, and page tables.
 _MEMORY = (b"RssAnon:", b"RssShmem:", b"VmSwap:", b"VmPTE:")
 
 # Bytes of /proc/<pid>/maps that are read.
 MOST_OF_MAPS = 1 << 16
 
-# Seconds that the kernel has for ending what was killed.
+# Seconds within which a killed process must end.
 ENDING = 5.0
 
 # linux/prctl.h
@@ -33,16 +33,16 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Stat(NamedTuple):
-    """Of ``/proc/<pid>/stat``.
+    """Fields of ``/proc/<pid>/stat``.
 
     Attributes:
-        state: A letter; ``Z`` has ended, or its first thread has.
+        state: A letter; ``Z`` if it, or its first thread, has ended.
         group: Its process group.
         session: Its session.
-        cpu: Seconds of its own.
-        cpu_of_children: Seconds of those that it has waited for.
-        threads: How many it has.
-        began: When it was started, which distinguishes it from others that had its number.
+        cpu: Its seconds of processor time.
+        cpu_of_children: Those of the children that it has waited for.
+        threads: The number of its threads.
+        began: When it was started, which distinguishes processes with the same id.
     """
 
     state: str
@@ -55,12 +55,12 @@ class Stat(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether no thread of it runs any more."""
+        """Whether all its threads have ended."""
         return self.state in "ZX" and self.threads < 2
 
 
 def children(pid: int) -> list[int]:
-    """The ids of a process's children; none if it has ended or the system doesn't report them."""
+    """Return the ids of a process's children; an empty list if the kernel reports none."""
     found: list[int] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
@@ -72,7 +72,7 @@ def children(pid: int) -> list[int]:
 
 
 def members(root: int) -> Iterator[int]:
-    """All descendants of a process, without itself."""
+    """Yield the ids of all descendants of a process."""
     waiting = children(root)
     while waiting:
         pid = waiting.pop()
@@ -81,7 +81,7 @@ def members(root: int) -> Iterator[int]:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """What the kernel reports of a process; None if there is none."""
+    """Return what the kernel reports of a process; None if it doesn't exist."""
     try:
         # The name in brackets may contain anything.
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
@@ -93,10 +93,10 @@ def stat_of(pid: int) -> Stat | None:
 
 
 def memory_of(pid: int) -> int:
-    """Bytes of memory that no file backs; 0 if there is no such process."""
+    """Return the bytes of memory that no file backs; 0 if the process doesn't exist."""
     try:
         total = _memory_in(f"/proc/{pid}")
-        if total == 0:  # its first thread has ended, and reports nothing of the others' memory
+        if total == 0:  # its first thread has ended; the others report their memory
             tasks = os.listdir(f"/proc/{pid}/task")
             total = max(_memory_in(f"/proc/{pid}/task/{task}") for task in tasks)
         return total
@@ -113,7 +113,7 @@ def _memory_in(folder: str) -> int:
 
 
 def _read(path: str) -> bytes:
-    """A file of the kernel's, with half of the system calls that `open` makes."""
+    """Read a file of ``/proc``, with half of the system calls that `open` makes."""
     fd, content = os.open(path, os.O_RDONLY), b""
     try:
         while part := os.read(fd, 1 << 13):
@@ -124,7 +124,7 @@ def _read(path: str) -> bytes:
 
 
 def deleted_files(pids: Iterable[int], device: int) -> dict[int, int]:
-    """The bytes of each file without a name that processes have open or mapped.
+    """Return the sizes of files without a name that processes have open or mapped.
 
     Args:
         pids: Their ids.
@@ -158,8 +158,7 @@ def _open_deleted(task: str, device: int) -> dict[int, int]:
 
 def _mapped_deleted(pid: int, device: int) -> Iterable[int]:
     here = f"{os.major(device):02x}:{os.minor(device):02x}".encode()
-    # No more than an honest program has: the kernel is slow to write it, the more so while the
-    # program changes it.
+    # Bounded, since the kernel is slow to write it.
     with open(f"/proc/{pid}/maps", "rb", buffering=0) as maps:
         text = b""
         while len(text) < MOST_OF_MAPS and (part := maps.read(1 << 14)):
@@ -175,7 +174,7 @@ def _mapped_deleted(pid: int, device: int) -> Iterable[int]:
 
 
 def reset_signals() -> None:
-    """Undo what the host's process may have passed on: blocked and ignored signals, a umask."""
+    """Reset what the host's process may have passed on: blocked and ignored signals, the umask."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python's own
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -184,13 +183,13 @@ def reset_signals() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what descendants leave behind, on Linux."""
+    """Become the parent of orphaned descendants, on Linux."""
     if sys.platform == "linux":
         prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def has_ended(child: int) -> bool:
-    """Whether a child has ended; it is not waited for, so that its number stays its own."""
+    """Return whether a child has ended. It isn't waited for, so that its id isn't reused."""
     if sys.platform == "linux":
         return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     done = subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, check=False)
@@ -199,7 +198,7 @@ def has_ended(child: int) -> bool:
 
 @contextlib.contextmanager
 def wakes_on_child() -> Iterator[int]:
-    """A descriptor that is readable when a child has ended."""
+    """Open a descriptor that is readable when a child has ended."""
     reading, writing = os.pipe()
     for fd in (reading, writing):
         os.set_blocking(fd, False)
@@ -217,14 +216,13 @@ def wakes_on_child() -> Iterator[int]:
 
 
 def kill_if(pid: int, meant: Callable[[], bool]) -> None:
-    """Kill a process, if it is still the one that is meant.
+    """Kill a process, unless its id was reused.
 
-    Between finding a process and killing it, it may have ended and its number be another's. A
-    descriptor of it always belongs to the same one.
+    A descriptor of a process always refers to the same process, its id may not.
 
     Args:
-        pid: Its number.
-        meant: Whether the process that has the number now is the one to kill.
+        pid: Its id.
+        meant: Returns whether the process with this id is the one to kill.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform != "linux":
@@ -242,11 +240,11 @@ def end_group(group: int, reaped: Callable[[int, int, Any], None]) -> bool:
     """Kill a process group at once, and wait until it is empty.
 
     Args:
-        group: Its id, which is that of a child that hasn't been waited for.
-        reaped: Called for each child: id, exit code, what it used.
+        group: The id of a child that hasn't been waited for.
+        reaped: Called for each child with its id, exit code and resource usage.
 
     Returns:
-        Whether all are gone.
+        Whether all have ended.
     """
     deadline = monotonic() + ENDING
     while monotonic() < deadline:
@@ -259,14 +257,14 @@ def end_group(group: int, reaped: Callable[[int, int, Any], None]) -> bool:
         try:
             pid, status, used = os.wait4(-group, 0)
         except ChildProcessError:
-            sleep(0.0005)  # a grandchild whose parent is just ending
+            sleep(0.0005)  # a grandchild whose parent is ending
             continue
         reaped(pid, os.waitstatus_to_exitcode(status), used)
     return False
 
 
 def end_descendants(root: int) -> None:
-    """Kill the descendants of a process that has started no more than a few."""
+    """Kill the descendants of a process, if they are few."""
     for _ in range(100):
         found = list(members(root))
         if not found:
@@ -279,11 +277,11 @@ def end_descendants(root: int) -> None:
 
 
 def end_session(session: int) -> None:
-    """Kill every process of a session, whatever group it is in, but its leader.
+    """Kill the processes of a session in all groups, except its leader.
 
     Args:
-        session: The id of its leader, which is a child that hasn't been waited for: so the number
-            can't belong to another.
+        session: The id of its leader, a child that hasn't been waited for, so that the id isn't
+            reused.
     """
     if sys.platform != "linux":
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -301,6 +299,6 @@ def end_session(session: int) -> None:
 
 
 def _runs_in(pid: int, session: int) -> bool:
-    """Whether a process is of a session and hasn't ended."""
+    """Return whether a process belongs to a session and hasn't ended."""
     stat = stat_of(pid)
     return stat is not None and stat.session == session and not stat.ended

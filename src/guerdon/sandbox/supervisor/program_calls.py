@@ -32,7 +32,7 @@ from guerdon.sandbox.supervisor.processes import (
     stat_of,
 )
 
-# What most programs import: loaded once, so that no call waits for it.
+# What most programs import: once, before the calls.
 COMMON = """
 abc bisect collections.abc copy dataclasses datetime decimal enum fractions functools heapq
 itertools json linecache math operator random re statistics string traceback typing
@@ -40,7 +40,7 @@ itertools json linecache math operator random re statistics string traceback typ
 
 # The file name of a program in tracebacks.
 NAME = "<program>"
-# Packages that a program doesn't find loaded.
+# Packages that are hidden from programs.
 OURS = ("guerdon", "landlockpy")
 
 _hidden: list[ModuleType] = []
@@ -57,11 +57,11 @@ class ProgramCalls(Calls):
             _load(name, path)
         self._pid = os.getpid()
         gc.collect()
-        gc.freeze()  # nothing of it is visited, and so copied, in the calls
+        gc.freeze()  # a collection would write to, and so copy, pages in the calls
         self._baseline = memory_of(self._pid)
 
     def start(self, job: dict[str, Any], fds: list[int]) -> None:
-        """Fork, and run the program there.
+        """Start a program in a fork.
 
         Args:
             job: Its limits.
@@ -83,12 +83,12 @@ class ProgramCalls(Calls):
                         os._exit(code)
             unused.pop_all()
         with contextlib.suppress(PermissionError, ProcessLookupError):
-            os.setpgid(pid, pid)  # it does so itself, too: whichever comes first
+            os.setpgid(pid, pid)  # both processes do it, in any order
         pids = functools.partial(self._pids, pid)
         self.calls.append(Call(job, pids, self._baseline, pid, started, folder))
 
     def _run(self, job: dict[str, Any], fds: list[int], folder: str) -> int:
-        """In the child: be locked, then run the program."""
+        """In the child: lock it, then run the program."""
 
         def lock() -> None:
             os.setpgid(0, 0)
@@ -100,7 +100,7 @@ class ProgramCalls(Calls):
         return run_program(start_call(fds, lock, lambda fd: read_program(fd, folder)))
 
     def _pids(self, group: int) -> list[int]:
-        """The processes of a call, including those that have lost their parent."""
+        """Return the processes of a call, orphans included."""
         found = []
         for child in children(self._pid):
             stat = stat_of(child) if child != group else None
@@ -109,7 +109,7 @@ class ProgramCalls(Calls):
         return found
 
     def collect(self) -> None:
-        """Wait for the calls that have ended, and end what they have left."""
+        """Record which calls have ended, and end the processes that they left."""
         for call in self.calls:
             if not call.done and has_ended(call.group):
                 self._finish(call)
@@ -130,7 +130,7 @@ class ProgramCalls(Calls):
         return end_group(call.group, reaped)
 
     def end_all(self) -> str | None:
-        """End what is left, remove what was written, and return what failed."""
+        """End all calls, remove their files, and return what failed."""
         problem = None
         for call in self.calls:
             if not call.done and not self._finish(call):
@@ -142,7 +142,7 @@ class ProgramCalls(Calls):
                 if call.folder is not None:
                     remove_tree(self.folder, call.folder)
             if not self.lock.closed_groups:
-                empty(self.folder)  # it may have moved its folder
+                empty(self.folder)  # a call may have moved its folder
         except OSError as error:
             problem = f"what a call has written can't be removed: {error}"
         return problem
@@ -155,7 +155,7 @@ class ProgramCalls(Calls):
 
 
 def _load(name: str, path: str) -> None:
-    """Load a file as a module of that name, which calls then find loaded."""
+    """Import a file as a module, for all calls."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -183,16 +183,16 @@ def read_program(job: int, folder: str) -> str:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(content)
-    # The interpreter looks as if it had just been started here.
+    # As in an interpreter that was started here.
     os.environ.update(HOME=folder, TMPDIR=folder)
     os.environ.pop("LD_LIBRARY_PATH", None)  # the interpreter's own
     sys.path[:] = [folder, *(each for each in sys.path if each)]
     sys.argv = [NAME]
-    open_streams()  # the supervisor's own were opened for its own descriptors
-    # A program has no use for our modules; what runs here goes on, and freeing it would cost time.
+    open_streams()  # those of the supervisor use other descriptors
+    # A program doesn't need our modules. They are kept, since freeing them takes time.
     ours = [name for name in sys.modules if name.partition(".")[0] in OURS]
     _hidden.extend(sys.modules.pop(name) for name in ours)
-    return str(source).removeprefix("\ufeff")  # the mark of a file's encoding
+    return str(source).removeprefix("\ufeff")  # a byte order mark
 
 
 def run_program(source: str) -> int:
@@ -210,7 +210,7 @@ def run_program(source: str) -> int:
             if stream is not None and not stream.closed:
                 stream.flush()
         except BaseException:
-            code = code or 120  # as in Python if its output can't be written
+            code = code or 120  # Python's code if output can't be written
     return code
 
 
@@ -230,7 +230,7 @@ def _execute(source: str) -> int:
 
 
 def _exit_code(code: object) -> int:
-    """The exit code that Python makes of the argument of `sys.exit`."""
+    """Return the exit code for an argument of `sys.exit`."""
     if code is None:
         return 0
     if isinstance(code, int):
@@ -240,12 +240,12 @@ def _exit_code(code: object) -> int:
 
 
 def _print_traceback(error: BaseException) -> None:
-    """Print a traceback, without the frames that aren't the program's."""
+    """Print a traceback of the program's frames."""
     try:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
         traceback.print_exception(type(error), error, trace)
-    except BaseException:  # its __str__ is the program's code
-        with contextlib.suppress(OSError):  # it may have closed that, too
+    except BaseException:  # raised by the error's own __str__
+        with contextlib.suppress(OSError):  # it may be closed
             os.write(2, f"{type(error).__name__}\n".encode("utf-8", "backslashreplace"))
