@@ -1,4 +1,4 @@
-"""The command in this process: for what doesn't need one of its own, in a tenth of the time."""
+"""The command in this process, which takes a tenth of the time of a new process."""
 
 import contextlib
 import io

@@ -14,7 +14,7 @@ from tests.cli.inside import run_inside
 
 FACTS = {"kernel": "6.18", "Landlock": "ABI 7", "user": "1000"}
 HELD = (Finding("connect", True, "Errno 1"), Finding("read home", True, "Errno 13"))
-OPEN = (*HELD, Finding("signal [red]others[/]", False, "it was sent; \x1b[2Jmend: sudo mend"))
+OPEN = (*HELD, Finding("signal [red]others[/]", False, "it was sent; \x1b[2Jfix: sudo fix"))
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def test_doctor_exits_with_1_on_an_open_attack(machine, tmp_path):
     assert (done.returncode, done.stderr) == (1, "")
     lines = table(done)
     assert any(line.startswith("strict no") for line in lines)
-    assert r"signal [red]others[/] OPEN it was sent; \x1b[2Jmend: sudo mend" in lines
-    assert r"signal [red]others[/]: it was sent; \x1b[2Jmend: sudo mend" in lines
+    assert r"signal [red]others[/] OPEN it was sent; \x1b[2Jfix: sudo fix" in lines
+    assert r"signal [red]others[/]: it was sent; \x1b[2Jfix: sudo fix" in lines
 
 
 def test_doctor_reports_why_strict_does_not_work(machine, tmp_path):
@@ -93,7 +93,7 @@ def test_doctor_prints_json(machine, tmp_path):
 class Box:
     """A plug-in's sandbox."""
 
-    promise = "whatever is in it stays in it"
+    promise = "no program leaves it"
 
     def __init__(self, **ran):
         self.ran = Execution(**{"ending": "ok", "exit_code": 0, "stdout": "42\n"} | ran)
@@ -111,9 +111,9 @@ class Box:
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (Box(), "box yes whatever is in it stays in it"),
-        (Box(stdout="41\n"), "box no whatever is in it stays in it"),
-        (Box(ending="memory"), "box no whatever is in it stays in it"),
+        (Box(), "box yes no program leaves it"),
+        (Box(stdout="41\n"), "box no no program leaves it"),
+        (Box(ending="memory"), "box no no program leaves it"),
         (SandboxUnavailableError("the daemon isn't there", level="box"), "box no"),
         (RuntimeError("[bold]of its own"), "box no"),
     ],

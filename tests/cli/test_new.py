@@ -23,7 +23,7 @@ FILES = {"__init__.py", "environment.py", "test_environment.py", "README.md"}
 
 
 def its_tests_pass(where, folder, environ):
-    """Runs a folder's own tests, as its README says."""
+    """Runs the tests of a folder like its README."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", folder],
         cwd=where, env=environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, timeout=SLOW,

@@ -162,7 +162,7 @@ def test_score_sandbox_never_falls_back_to_a_weaker_level(
     def refuse(*args, **options):
         raise SandboxUnavailableError(
             "strict doesn't work here: no Landlock", level="strict",
-            missing=["no Landlock", "seccomp: sudo mend [now]"],
+            missing=["no Landlock", "seccomp: sudo fix [now]"],
         )  # fmt: skip
 
     rows(["a"])
@@ -171,7 +171,7 @@ def test_score_sandbox_never_falls_back_to_a_weaker_level(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
         "error: strict doesn't work here: no Landlock",
-        "  seccomp: sudo mend [now]",
+        "  seccomp: sudo fix [now]",
         "run `guerdon doctor` to see what works on this machine",
     ]
     assert not (tmp_path / "scored.jsonl").exists()
@@ -217,7 +217,7 @@ def tree(pid):
     return found
 
 
-def is_there(pid):
+def is_ready(pid):
     """Whether a process runs; a zombie doesn't."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
@@ -265,9 +265,9 @@ def test_score_sandbox_after_ctrl_c_ends_all_processes_and_keeps_finished_rows(
     out, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (130, b"")
     assert b"interrupted" in out
-    assert [pid for pid in alive if is_there(pid)] == []
+    assert [pid for pid in alive if is_ready(pid)] == []
     kept = [row["id"] for row in scored_rows(tmp_path)]
-    # In order: a slower row before the one that stood still keeps back what others have finished.
+    # In order: a slower row before the one that stalled delays the rows that others have finished.
     assert kept == list(range(len(kept)))
     assert least <= len(kept) <= 20
     os.write(listening[1], b"x")
@@ -277,13 +277,13 @@ def test_score_sandbox_after_ctrl_c_ends_all_processes_and_keeps_finished_rows(
     assert {row["score"] for row in scored_rows(tmp_path)} == {0.5}
 
 
-@pytest.mark.parametrize("whom", ["call", "keeper"])
+@pytest.mark.parametrize("whom", ["call", "supervisor"])
 def test_score_sandbox_killed_process_fails_only_its_row(standing, tmp_path, whom):
     process = standing()
     parents = tree(process.pid)
-    keepers = [pid for pid, parent in parents.items() if parent == process.pid]
+    supervisors = [pid for pid, parent in parents.items() if parent == process.pid]
     calls = [pid for pid in parents if pid not in parents.values()]
-    [pid] = keepers if whom == "keeper" else calls
+    [pid] = supervisors if whom == "supervisor" else calls
     os.kill(pid, signal.SIGKILL)
     _, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (1, b"")

@@ -90,7 +90,7 @@ class Serving:
             return client.get(self.url + path, **options)
 
     def end(self, signal_=signal.SIGTERM):
-        """Tell it to stop; what it printed and logged since."""
+        """End the server; return what it printed and logged since."""
         self.process.send_signal(signal_)
         out, err = self.process.communicate(timeout=PATIENCE)
         return out.decode(), err.decode()
@@ -113,7 +113,7 @@ def serving(started, environ):
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """One server with a token, for tests that leave it as it is."""
+    """One server with a token, for tests that don't change it."""
     folder = tmp_path_factory.mktemp("shared")
     (folder / "worlds.py").write_text(textwrap.dedent(WORLDS))
     variables = {**os.environ, "GUERDON_TOKEN": "s3cret"}

@@ -29,7 +29,7 @@ def row():
 
 @pytest.fixture
 def write_rows(tmp_path):
-    """Writes rows (or lines as they are) to a file, and gives its path as text."""
+    """Writes rows, or encoded lines, to a file, and returns its path as text."""
 
     def write_rows(rows, name="rollouts.jsonl"):
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""RLDataAligner: results on recorded steps, and a line for whatever doesn't fit."""
+"""RLDataAligner: results on recorded steps, and a report of what doesn't fit."""
 
 import copy
 
@@ -26,7 +26,7 @@ def steps(*numbers, names=()):
 
 
 def result(outputs=None, score=1.0, **fields):
-    """A result that says this of steps: pairs of an index and a reward."""
+    """A result with step outputs: pairs of an index and a reward."""
     step_outputs = None if outputs is None else [
         StepOutput(step_index=index, base_reward=reward) for index, reward in outputs
     ]  # fmt: skip

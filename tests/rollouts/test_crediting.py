@@ -16,7 +16,7 @@ from guerdon.rollouts.json_forms import group_key
 
 
 def rollout(name, score, *states, rewards=(), group=None, valid=True, values=()):
-    """A rollout of a step in each state, which the user says."""
+    """A rollout with a step for each state; the state is the message of the user."""
     steps, history = [], []
     for turn, state in enumerate(states):
         turn_messages = ("user", state), ("assistant", "x")

@@ -70,7 +70,7 @@ class Unsayable:
 
 
 class Unreadable:
-    """An object that raises whatever it is asked for."""
+    """An object whose attributes all raise."""
 
     def __getattr__(self, name):
         raise OSError(f"no {name}")

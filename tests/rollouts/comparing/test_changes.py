@@ -50,7 +50,7 @@ class Graded(Rubric):
 
 
 def constant(value):
-    """A function whose code is the same whatever it gives."""
+    """A function whose code is the same for every value that it returns."""
 
     def score(action, observation):
         return value

@@ -31,7 +31,7 @@ def rows(values, *, group=None, **components):
     return [row(place, value, group=group, **components) for place, value in enumerate(values)]
 
 
-def test_compare_rows_example_computed_by_hand():
+def test_compare_rows_example_with_known_result():
     found = compare_rows(rows([0.0, 1.0, None, 0.5, None]), rows([1.0, 0.5, 1.0, None, None]))
     assert (found.rows, found.movement.both, found.failed) == (5, 2, 3)
     assert (found.only_before, found.only_after, found.neither) == (1, 1, 1)

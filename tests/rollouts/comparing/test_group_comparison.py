@@ -15,7 +15,7 @@ def compared(rows, *, top=10):
     return ranks.compare(top=top)
 
 
-def test_group_comparison_example_computed_by_hand():
+def test_group_comparison_example_with_known_result():
     found = compared([("g", "a", 1.0, 0.25), ("g", "b", 0.5, 0.75), ("g", "c", 0.0, 0.0)])
     assert found.pairs == PairCounts(kept=2, flipped=1)
     assert found.mean_tau == pytest.approx(1 / 3)
@@ -121,7 +121,7 @@ def test_group_comparison_of_a_large_group_lists_flips():
     assert found.pairs == PairCounts(flipped=size * (size - 1) // 2)
     assert len(found.flips) == 10
     for flip in found.flips:
-        assert flip.before[0] - flip.before[1] == 1.0  # neighbours, so that not all are looked at
+        assert flip.before[0] - flip.before[1] == 1.0  # neighbours: not all are compared
         assert flip.after[1] - flip.after[0] == 1.0
 
 

@@ -21,7 +21,7 @@ def moved(*pairs):
     return movement
 
 
-def test_movement_example_computed_by_hand():
+def test_movement_example_with_known_result():
     found = moved((0.0, 1.0), (1.0, 0.5), (0.5, 0.5), None)
     assert (found.rows, found.both) == (4, 3)
     assert (found.before.value, found.after.value) == (0.5, 2 / 3)

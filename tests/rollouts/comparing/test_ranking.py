@@ -1,4 +1,4 @@
-"""Pairs kept, flipped and tied, counted by hand and against every pair."""
+"""Pairs kept, flipped and tied: examples, and a comparison with every pair."""
 
 from itertools import combinations
 
@@ -13,7 +13,7 @@ many = st.lists(st.tuples(*[st.floats(allow_nan=False, allow_infinity=False)] * 
 
 
 def one_by_one(before, after):
-    """The same by the definition: each pair is looked at."""
+    """The same by the definition: each pair is compared."""
     counts = dict.fromkeys(("kept", "flipped", "ties_broken", "ties_made", "tied"), 0)
     for i, j in combinations(range(len(before)), 2):
         was = (before[i] > before[j]) - (before[i] < before[j])
@@ -46,7 +46,7 @@ def one_by_one(before, after):
     ids=["none", "one", "same", "reversed", "one-flip", "all-tied-now", "all-were-tied", "tied",
          "ties-both-ways", "mixed"],
 )  # fmt: skip
-def test_count_pairs_example_computed_by_hand(before, after, counts, tau):
+def test_count_pairs_example_with_known_result(before, after, counts, tau):
     found = count_pairs(before, after)
     assert found == PairCounts(*counts)
     assert found.pairs == len(before) * (len(before) - 1) // 2

@@ -229,7 +229,7 @@ class AsyncClientLike:
         self.closed = True
 
     def __await__(self):
-        raise AssertionError("nobody awaits it")
+        raise AssertionError("it is never awaited")
         yield
 
 

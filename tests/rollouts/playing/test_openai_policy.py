@@ -24,15 +24,15 @@ TOOLS = [{"type": "function", "function": {"name": "guess", "parameters": {"type
 
 
 class Server(uvicorn.Server):
-    """Says when it is there."""
+    """A server with an event for when it is ready."""
 
     def __init__(self, app):
         super().__init__(uvicorn.Config(app, log_config=None, lifespan="off"))
-        self.is_there = threading.Event()
+        self.is_ready = threading.Event()
 
     async def startup(self, sockets=None):
         await super().startup(sockets=sockets)
-        self.is_there.set()
+        self.is_ready.set()
 
 
 class Endpoint:
@@ -53,7 +53,7 @@ class Endpoint:
         self._server = Server(app)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
         self._thread.start()
-        assert self._server.is_there.wait(SOON)
+        assert self._server.is_ready.wait(SOON)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
 
     async def _answer(self, request):

@@ -89,7 +89,7 @@ def test_scripted_policy_accepts_any_entry_as_an_action(entry, action, raw):
 
 def test_scripted_policy_turn_is_the_number_of_assistant_messages():
     policy = ScriptedPolicy(["a", "b", "c"])
-    for _ in range(2):  # it holds no state
+    for _ in range(2):  # it has no state
         assert decide(policy, None, conversation("user", "assistant", "user")).raw_output == "b"
     assert decide(policy, None, conversation("user")).raw_output == "a"
 
@@ -176,7 +176,7 @@ def test_replay_policy_replays_a_record():
         pytest.param(SAID[:1], "no assistant turn", id="only a user"),
         pytest.param("hello", "a recording must be a Rollout", id="text"),
         pytest.param(5, "a recording must be a Rollout", id="number"),
-        pytest.param([{"role": "nobody"}], r"the recording\[0\].role: .*nobody", id="no message"),
+        pytest.param([{"role": "robot"}], r"the recording\[0\].role: .*robot", id="no message"),
         pytest.param(
             [step(0, 1), step(2, 1)], "must be consecutive turns", id="a turn is left out"
         ),

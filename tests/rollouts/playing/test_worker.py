@@ -207,7 +207,7 @@ class AsyncStrict(AsyncGuessing):
 
 
 class Duck:
-    """An environment of nobody's."""
+    """An environment without a base class."""
 
     def reset(self, seed=None, more=0):
         self.secret = 7 + more
@@ -242,7 +242,7 @@ def test_rollout_worker_passes_known_reset_arguments(kind):
 def test_rollout_worker_reset_metadata_is_on_the_first_step_only():
     record = play(Guessing, guesses(8, 7), {"messages": EXAMPLES}, rollout_id="e1")
     metadata = [step.step_info.get("reset_metadata") for step in record.steps]
-    assert metadata == [{"episode": "e1"}, None]  # the lock is nothing that JSON can hold
+    assert metadata == [{"episode": "e1"}, None]  # the lock can't be JSON
 
 
 def test_rollout_worker_without_reset_metadata_records_none():
@@ -371,7 +371,7 @@ def test_rollout_worker_rejects_invalid_arguments(options, message):
     ("task", "message"),
     [
         pytest.param(5, "`task` must be a prompt", id="number"),
-        pytest.param({"messages": [{"role": "nobody"}]}, "task['messages'][0].role", id="role"),
+        pytest.param({"messages": [{"role": "robot"}]}, "task['messages'][0].role", id="role"),
         pytest.param({"messages": ["hi"]}, "task['messages'][0]: ", id="texts"),
         pytest.param({"messages": 5}, "must be a list of messages", id="no list"),
         pytest.param({"reset": 5}, "task['reset'] must be a dict", id="reset"),

@@ -46,7 +46,7 @@ def run(tmp_path, spec):
 
 
 def mixed(row):
-    """Rows of every kind, with lines that are none."""
+    """Rows of every kind, with invalid lines."""
     return [
         row("0.5", id="a", kind="x"),
         b"{broken",
@@ -329,13 +329,13 @@ def test_scoring_job_reports_a_dead_worker_and_keeps_the_rows_before(
         import os
 
         def reward(action, observation):
-            if action.content == "die" and not os.path.exists(observation.metadata["mended"]):
+            if action.content == "die" and not os.path.exists(observation.metadata["repaired"]):
                 os._exit(7)
             return 0.5
         """
     )
-    mended = str(tmp_path / "mended")
-    rows = [row("die" if i == 100 else "live", id=i, mended=mended) for i in range(120)]
+    repaired = str(tmp_path / "repaired")
+    rows = [row("die" if i == 100 else "live", id=i, repaired=repaired) for i in range(120)]
     rollouts, out = write_rows(rows), tmp_path / "scored.jsonl"
     with pytest.raises(
         ScoringError, match=r"a worker process died .* finished are kept, continue with --resume"
@@ -346,7 +346,7 @@ def test_scoring_job_reports_a_dead_worker_and_keeps_the_rows_before(
     ids = [json.loads(line)["id"] for line in kept.splitlines()]
     assert ids == list(range(len(ids)))
     assert 0 < len(ids) <= 100
-    Path(mended).touch()
+    Path(repaired).touch()
     report, rows = run(rollouts, reward=spec, resume=True)
     assert (report.resumed, [r["id"] for r in rows]) == (len(ids), list(range(120)))
 
@@ -449,7 +449,7 @@ def of_groups(functions, run):
 
 
 def groups(row):
-    """Groups of every kind, with lines that are none."""
+    """Groups of every kind, with invalid lines."""
     return [
         row("1", "22", id="a", group="g", kind="x"),
         row("333", id="b", group="g", kind="y"),

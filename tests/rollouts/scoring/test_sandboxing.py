@@ -106,7 +106,7 @@ def run(tmp_path):
 
 
 def rollouts(row):
-    """Rollouts of every kind, with lines that are none."""
+    """Rollouts of every kind, with invalid lines."""
     return [
         row("0.5", id="a", group="g", kind="x", ground_truth="0.5"),
         row("0.25", "1", "2", id="b", group="g", kind=["y", None]),

@@ -24,7 +24,7 @@ _reward = TypeAdapter(FiniteFloat | None)
 
 
 def adapter_of(
-    environment: Any, *, freed: Callable[[], None] | None = None, shared_with_sync: bool = False
+    environment: Any, *, release: Callable[[], None] | None = None, shared_with_sync: bool = False
 ) -> OwnAdapter | ForeignAdapter | Coroutine[Any, Any, OwnAdapter | ForeignAdapter]:
     """Return the adapter of an environment of any kind, or an awaitable of it.
 
@@ -38,7 +38,7 @@ def adapter_of(
 
     Args:
         environment: The environment, or an awaitable of it.
-        freed: Called, perhaps in another thread, instead of closing an environment that belongs
+        release: Called, perhaps in another thread, instead of closing an environment that belongs
             to the caller.
         shared_with_sync: Whether sync code goes on with it, so that a client that can be both, as
             OpenEnv's can, is not made async.
@@ -50,8 +50,8 @@ def adapter_of(
     if inspect.isawaitable(environment) and not hasattr(environment, "step"):
         return _awaited(environment)  # a client is one, too: it connects
     if isinstance(environment, Environment):
-        return OwnAdapter(environment, freed)
-    return ForeignAdapter(environment, freed, shared_with_sync=shared_with_sync)
+        return OwnAdapter(environment, release)
+    return ForeignAdapter(environment, release, shared_with_sync=shared_with_sync)
 
 
 async def _awaited(environment: Awaitable[Any]) -> OwnAdapter | ForeignAdapter:
@@ -68,10 +68,10 @@ class OwnAdapter(EnvAdapter):
     """
 
     def __init__(
-        self, environment: Environment[Any, Any, Any], freed: Callable[[], None] | None = None
+        self, environment: Environment[Any, Any, Any], release: Callable[[], None] | None = None
     ) -> None:
         super().__init__(environment)
-        self._freed = freed
+        self._release = release
         self.tools = _tools(environment)
         self.takes_seed = self._reset_takes.accepts("seed")
 
@@ -87,7 +87,7 @@ class OwnAdapter(EnvAdapter):
 
     def close(self) -> Any:
         """Close the environment, or free it if it belongs to the caller."""
-        return super().close() if self._freed is None else self._freed()
+        return super().close() if self._release is None else self._release()
 
 
 class ForeignAdapter:
@@ -95,7 +95,7 @@ class ForeignAdapter:
 
     Args:
         environment: An object with `reset` and `step`.
-        freed: See `adapter_of`.
+        release: See `adapter_of`.
         shared_with_sync: See `adapter_of`.
 
     Attributes:
@@ -109,7 +109,7 @@ class ForeignAdapter:
     def __init__(
         self,
         environment: Any,
-        freed: Callable[[], None] | None = None,
+        release: Callable[[], None] | None = None,
         *,
         shared_with_sync: bool = False,
     ) -> None:
@@ -121,7 +121,7 @@ class ForeignAdapter:
                 f"{environment!r:.60}"
             )
         close = getattr(environment, "close", None) or getattr(environment, "aclose", None)
-        self.close: Callable[[], Any] = freed or (close if callable(close) else lambda: None)
+        self.close: Callable[[], Any] = release or (close if callable(close) else lambda: None)
         self._reset_takes = Keywords.of(self._reset)
         self._passes_timeout = "timeout_s" in Keywords.of(self._step).names
         self._action_type = _action_type(environment)
@@ -129,7 +129,7 @@ class ForeignAdapter:
         self.takes_seed = self._reset_takes.accepts("seed")
         is_client = _is_async_client(environment) and not shared_with_sync
         self.reset_is_async, self.step_is_async, self.close_is_async = (
-            inspect.iscoroutinefunction(method) or (is_client and method is not freed)
+            inspect.iscoroutinefunction(method) or (is_client and method is not release)
             for method in (self._reset, self._step, self.close)
         )
 

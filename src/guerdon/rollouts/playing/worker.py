@@ -147,7 +147,7 @@ class RLRolloutWorker:
         self.policy_takes = Keywords.of(policy.get_action, 2)
         self._env = env
         self._is_factory = _is_factory(env)
-        self._is_lent = False  # whether an environment of the caller's plays an episode
+        self._is_busy = False  # whether an environment of the caller's plays an episode
 
     async def run(
         self,
@@ -245,12 +245,12 @@ class RLRolloutWorker:
         return run(self.run_group(task, n, **options))
 
     async def _play(self, record: RolloutRecord, reset: Mapping[str, Any]) -> RolloutRecord:
-        if self._is_lent:
+        if self._is_busy:
             raise InvalidArgumentError(
                 f"{self._env!r:.60} already plays an episode, or hangs in an abandoned one; for "
                 "several at once pass its class, or a function that returns one"
             )
-        self._is_lent = not self._is_factory
+        self._is_busy = not self._is_factory
         threads = EnvThreads(1, name="guerdon-rollout")
         adapt = partial(self._adapt, in_background=threads.loop is background_loop())
         runner = EnvRunner(self._make, threads, timeout_s=self.step_timeout, adapt=adapt)
@@ -271,13 +271,13 @@ class RLRolloutWorker:
         if self._is_factory:
             return adapter_of(made)
         try:
-            return adapter_of(made, freed=self._give_back, shared_with_sync=in_background)
+            return adapter_of(made, release=self._release, shared_with_sync=in_background)
         except BaseException:
-            self._give_back()
+            self._release()
             raise
 
-    def _give_back(self) -> None:
-        self._is_lent = False
+    def _release(self) -> None:
+        self._is_busy = False
 
 
 def _is_factory(env: Any) -> bool:
