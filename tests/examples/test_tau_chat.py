@@ -142,7 +142,7 @@ def test_reset_begins_an_independent_conversation():
             step(ACTIONS[1])
     assert [each.content for each in one] == [each.content for each in other]
     assert one[-1].transcript == other[-1].transcript
-    requests = [body["messages"] for body in model.requests]
+    requests = [body["messages"] for body in model.asked]
     assert requests[:5] == requests[5:10]
 
 
