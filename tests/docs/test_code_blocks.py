@@ -33,6 +33,7 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 NO_RUN_COMMANDS = {
+    "UV_PYTHON=3.13 UV_PROJECT_ENVIRONMENT=.venv-3.13 make test",
     "guerdon score trajectories.json --format tau-bench --reward "
     "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",
