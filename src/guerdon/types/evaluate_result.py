@@ -79,14 +79,16 @@ class EvaluateResult(BaseModel):
 
     @model_validator(mode="after")
     def _valid_has_score(self) -> Self:
-        if "is_score_valid" not in self.model_fields_set:
-            # Without validation, which would call this validator again.
-            self.__dict__["is_score_valid"] = self.score is not None
-        elif self.score is None and self.is_score_valid:
-            raise ValueError(
-                "a valid result requires a score; without one, omit is_score_valid or set it to "
-                "False, with the error"
-            )
+        fields = self.__dict__  # faster than attributes: this runs for every result
+        if (fields["score"] is None) == fields["is_score_valid"]:
+            if "is_score_valid" not in self.model_fields_set:
+                # Without validation, which would call this validator again.
+                fields["is_score_valid"] = fields["score"] is not None
+            elif fields["is_score_valid"]:
+                raise ValueError(
+                    "a valid result requires a score; without one, omit is_score_valid or set it "
+                    "to False, with the error"
+                )
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
