@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,7 +21,7 @@ from guerdon.types.message import Message
 from guerdon.types.rollout import Rollout, StepData
 
 if TYPE_CHECKING:
-    from guerdon.credit import Credit
+    from guerdon.credit import Credit, StepBatch
 
 __all__ = [
     "CreditSettings", "RowCredit", "StateKey", "apply_credit", "as_state_key", "last_messages",
@@ -78,32 +78,19 @@ def apply_credit(
         InvalidArgumentError: There is no such method, option or state key.
         CreditError: The batch is contradictory; `CreditError.rows` counts over all steps.
     """
-    from guerdon.credit import StepBatch
-
     if isinstance(batch, AlignedBatch):
         batch = batch.rollouts
     rollouts = check_list("batch", batch, error=CreditError)
     _check(rollouts)
     estimator = _estimator(method, options)
-    needs, key = getattr(estimator, "needs", ()), as_state_key(state_key)
     groups = map(_hashable, _groups(rollouts, group))
     rows = [
         (rollout, own, step)
         for rollout, own in zip(rollouts, groups, strict=True)
         for step in rollout.steps
     ]
-    steps = StepBatch.from_arrays(
-        rewards=[step.base_reward for _, _, step in rows],
-        trajectory=[rollout.id for rollout, _, _ in rows],
-        step=[step.system_step_index for _, _, step in rows],
-        group=[own for _, own, _ in rows],
-        episode_score=[rollout.score for rollout, _, _ in rows],
-        valid=[rollout.is_score_valid for rollout, _, _ in rows],
-        state=[_state(key, rollout, step) for rollout, _, step in rows]
-        if "state" in needs
-        else None,
-        values=[step.policy_value_estimate for _, _, step in rows] if "values" in needs else None,
-        default_step_reward=default_step_reward,
+    steps = _step_batch(
+        rows, as_state_key(state_key), getattr(estimator, "needs", ()), default_step_reward
     )
     credit = estimator(steps, **options)
     numbers = zip(credit.advantage.tolist(), credit.returns.tolist(), credit.mask, strict=True)
@@ -215,6 +202,31 @@ def _groups(
             "or on none (step_info['group'], or apply_credit(group=…))"
         )
     return [rollout.group for rollout in rollouts]
+
+
+def _step_batch(
+    rows: Sequence[tuple[AlignedRollout, Hashable, StepData]],
+    key: StateKey,
+    needs: Collection[str],
+    default_step_reward: float,
+) -> StepBatch:
+    """The batch of all steps, each with its rollout and its group."""
+    from guerdon.credit import StepBatch
+
+    rewards: list[Any] = [step.base_reward for _, _, step in rows]
+    states = (_state(key, rollout, step) for rollout, _, step in rows)
+    values: list[Any] = [step.policy_value_estimate for _, _, step in rows]
+    return StepBatch.from_arrays(
+        rewards=rewards,
+        trajectory=[rollout.id for rollout, _, _ in rows],
+        step=[step.system_step_index for _, _, step in rows],
+        group=[group for _, group, _ in rows],
+        episode_score=[rollout.score for rollout, _, _ in rows],
+        valid=[rollout.is_score_valid for rollout, _, _ in rows],
+        state=list(states) if "state" in needs else None,
+        values=values if "values" in needs else None,
+        default_step_reward=default_step_reward,
+    )
 
 
 def _hashable(group: Any) -> Hashable:
