@@ -12,7 +12,7 @@ from guerdon.rubrics import (
     WeightedSum,
     is_pending,
 )
-from guerdon.rubrics.evaluation import Replay, replay
+from guerdon.rubrics.replay import Replay, replay
 
 
 class Action(Rubric):

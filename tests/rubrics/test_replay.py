@@ -16,7 +16,7 @@ from guerdon.rubrics import (
     TrajectoryRubric,
     WeightedSum,
 )
-from guerdon.rubrics.evaluation import Replay, replay, replay_async
+from guerdon.rubrics.replay import Replay, replay, replay_async
 
 
 class Echo(Rubric):

@@ -27,8 +27,9 @@ from pydantic import ValidationError
 from guerdon._background import run
 from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceError
 from guerdon.rubrics import step_rewards
+from guerdon.rubrics.calling import evaluate_step, evaluate_step_async
 from guerdon.rubrics.composer import RubricComposer
-from guerdon.rubrics.evaluation import evaluate_step, evaluate_step_async, in_thread
+from guerdon.rubrics.evaluation import in_thread
 from guerdon.rubrics.failure import describe_failure, describe_handled
 from guerdon.rubrics.recording import Evaluation, Recorder
 from guerdon.rubrics.rubric import Rubric

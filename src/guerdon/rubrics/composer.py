@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from guerdon._validation import check_number, check_type, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError
 from guerdon.rubrics import step_rewards
+from guerdon.rubrics.calling import evaluate_named
 from guerdon.rubrics.containers import Weighted
-from guerdon.rubrics.evaluation import evaluate_named
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.recording import Recorder, StepScore, add_components
 from guerdon.rubrics.rubric import Rubric

@@ -29,7 +29,8 @@ from guerdon.errors import (
     TrajectoryError,
 )
 from guerdon.rubrics import step_rewards
-from guerdon.rubrics.evaluation import adaptive, due, score_child, score_children
+from guerdon.rubrics.calling import due
+from guerdon.rubrics.evaluation import adaptive, score_child, score_children
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.recording import is_pending
 from guerdon.rubrics.rubric import Rubric

@@ -16,7 +16,8 @@ from weakref import WeakValueDictionary
 from guerdon._validation import as_finite
 from guerdon.errors import AsyncRubricError, RubricDefinitionError, RubricError, RubricPathError
 from guerdon.rubrics import evaluation, step_rewards
-from guerdon.rubrics.evaluation import CONTAINER, LEAF, PLAIN, SLOW, is_async_callable
+from guerdon.rubrics.calling import CONTAINER, LEAF, PLAIN, SLOW, call
+from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.recording import Recorder, current, score_of
 from guerdon.rubrics.state import configuring_names, fingerprint, load_state_dict, own_state
 from guerdon.types.score import Score
@@ -276,7 +277,7 @@ class Rubric(metaclass=RubricMeta):
             A finite float, by convention in [0, 1] or [-1, 1].
         """
 
-    __call__ = evaluation.call
+    __call__ = call
 
     # Evaluating ------------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ from typing import Any, Self, TypeVar
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
-from guerdon.rubrics.evaluation import Replay, replay, replay_async
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.function import RewardFunction, failed
 from guerdon.rubrics.functions.placement import place_outputs, places_of
+from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.sandbox.protocol import Limits

@@ -25,10 +25,11 @@ from pydantic import ValidationError
 
 from guerdon._validation import check_choice, shown
 from guerdon.errors import RewardFunctionError
-from guerdon.rubrics.evaluation import Replay, is_async_callable, replay, replay_async
+from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.functions.rubric import rubric_of
+from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput

@@ -21,10 +21,10 @@ from typing import Any
 
 from guerdon._loading import DIGEST, load_object, module_of_text, object_in, split_spec
 from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
-from guerdon.rubrics.evaluation import Replay, replay, replay_async
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.function import Mode, RewardFunction, as_reward_function, failed
 from guerdon.rubrics.functions.loading import is_factory, reward_of
+from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.sandboxed.messages import (
     VERSION,

@@ -1,0 +1,116 @@
+"""Evaluating a rubric over a recorded episode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from guerdon.rubrics.calling import evaluate_named, evaluate_step_async
+from guerdon.rubrics.failure import describe_handled, finite
+from guerdon.rubrics.step_rewards import check, exact_sum
+
+
+class Replay:
+    """The scores of a rubric over a recorded episode, also of one that failed halfway.
+
+    Attributes:
+        values: The score of each step.
+        steps: The components of each step that was started.
+        handled: Exceptions that were raised and handled, one line per step.
+        score: The sum of the values.
+        rewards: The reward of each step, as trajectory rubrics spread them.
+    """
+
+    score: float
+    rewards: list[float]
+    handled: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.steps: list[dict[str, float]] = []
+
+    def components(self) -> dict[str, float]:
+        """Return those of the last step; of several steps, with the means over all."""
+        steps = self.steps
+        if len(steps) < 2:
+            return steps[0] if steps else {}
+        last = dict(steps[-1])
+        seen: dict[str, list[float]] = {}
+        for step in steps:
+            for name, value in step.items():
+                seen.setdefault(name, []).append(value)
+        for name, of_name in seen.items():
+            last[f"{name}/mean"] = sum(of_name) / len(of_name)
+        return last
+
+    def where(self, first: int = 0) -> str | None:
+        """Return the step at which the replay failed, in words.
+
+        Args:
+            first: The number of the first step.
+        """
+        if not self.steps:
+            return None
+        if len(self.values) == len(self.steps):  # all were scored: the episode itself failed
+            return "after the last step"
+        return f"step {first + len(self.values)}"
+
+    def _finish(self, rubric: Any) -> None:
+        values = self.rewards = self.values
+        self.score = finite(rubric, exact_sum(values))
+        if rubric._find_traits().has_trajectory:
+            self.rewards = rubric.compute_step_rewards()
+            check(rubric, self.rewards, len(values))
+
+    def _describe(self, handled: dict[str, Exception], steps: Sequence[tuple[Any, Any]]) -> None:
+        number = getattr(steps[0][0], "turn", 0) + len(self.values) - 1
+        where = f"step {number}: " if len(steps) > 1 else ""
+        self.handled = [*self.handled, describe_handled(handled, where)]
+
+
+def replay(rubric: Any, steps: Sequence[tuple[Any, Any]], into: Replay) -> None:
+    """Evaluate a sync tree over the steps of an episode, after a reset.
+
+    Args:
+        rubric: The tree. Nothing else may call it meanwhile.
+        steps: Pairs of an action and an observation, `done` on the last.
+        into: Takes the results, also where it fails; what it contained is dropped.
+
+    Raises:
+        Exception: What a rubric raised.
+    """
+    values: list[float] = []
+    begun: list[dict[str, float]] = []
+    into.values, into.steps, into.handled = values, begun, ()
+    traits = rubric._traits or rubric._find_traits()
+    if traits.stateful or rubric._log:
+        rubric.reset()
+    handled: dict[str, Exception] = {}
+    for action, observation in steps:
+        named: dict[str, float] = {}
+        begun.append(named)
+        values.append(evaluate_named(rubric, action, observation, named, handled))
+        if handled:
+            into._describe(handled, steps)
+            handled.clear()
+    if len(values) == 1 and not traits.has_trajectory:  # the usual case, in the hot loop
+        into.score, into.rewards = values[0], values
+    else:
+        into._finish(rubric)
+
+
+async def replay_async(rubric: Any, steps: Iterable[tuple[Any, Any]], into: Replay) -> None:
+    """Like `replay`, for any tree."""
+    steps = list(steps)
+    into.values, into.steps, into.handled = [], [], ()
+    rubric.reset()
+    for action, observation in steps:
+        evaluation = await evaluate_step_async(rubric, action, observation)
+        into.steps.append(evaluation.components)
+        if evaluation.error is not None:
+            raise evaluation.error
+        assert evaluation.value is not None
+        into.values.append(evaluation.value)
+        if evaluation.handled:
+            into._describe(evaluation.handled, steps)
+    into._finish(rubric)
