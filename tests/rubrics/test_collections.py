@@ -5,7 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.errors import NoAggregationError, RubricDefinitionError, RubricPathError
-from guerdon.rubrics import FunctionRubric, Rubric, RubricDict, RubricList, Sequential
+from guerdon.rubrics import (
+    FunctionRubric,
+    RegexMatch,
+    Rubric,
+    RubricDict,
+    RubricList,
+    Sequential,
+)
 
 
 class Fixed(Rubric):
@@ -311,3 +318,8 @@ def test_rubric_dict_behaves_like_a_dict(steps):
         assert len(mine) == len(plain)
         assert all(key in mine for key in plain)
         assert [name for name, _ in mine.named_children()] == list(plain)
+
+
+def test_rubric_list_append_and_extend_return_the_list():
+    members = RubricList().append(RegexMatch("a")).extend([RegexMatch("b"), RegexMatch("c")])
+    assert [member.pattern for member in members] == ["a", "b", "c"]

@@ -285,7 +285,7 @@ def test_async_hook_on_a_sync_tree_is_an_error_that_names_it(register, wrap):
     rubric = WRAPS[wrap](Leaf(log))
     getattr(rubric, register)(async_hook)
     with pytest.raises(
-        AsyncRubricError, match=f"async_hook is an async hook on {type(rubric).__name__}"
+        AsyncRubricError, match=f"hook async_hook of {type(rubric).__name__} returns an awaitable"
     ):
         rubric(None, None)
     assert log == []

@@ -1,6 +1,7 @@
 """Score: the result of one evaluation, node by node, isolated from other evaluations."""
 
 import dataclasses
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,7 @@ import pytest
 
 from guerdon.errors import AsyncRubricError, InvalidScoreError
 from guerdon.rubrics import (
+    ExactMatch,
     Gate,
     Guarded,
     Rubric,
@@ -17,6 +19,7 @@ from guerdon.rubrics import (
     Sequential,
     WeightedSum,
 )  # fmt: skip
+from guerdon.rubrics.calling import evaluate_step
 from guerdon.rubrics.recording import Recorder
 from guerdon.types.score import Score
 
@@ -411,3 +414,11 @@ def test_score_inside_forward_does_not_leak_into_the_outer_score():
     score = Sequential(Looks()).score(None, None)
     assert score.value == 0.5
     assert score["rubric_0.a"].status == "skipped"
+
+
+def test_recorder_last_never_returns_the_evaluation_of_another_rubric():
+    with Recorder() as recorder:
+        for _ in range(20):
+            evaluate_step(ExactMatch("yes"), "yes", None)
+            gc.collect()  # a new rubric may get the `id` of the old one
+            assert recorder.last(ExactMatch("no")) is None

@@ -17,7 +17,7 @@ from collections.abc import (
     Sequence,
 )
 from operator import mul
-from typing import Any, ClassVar, NoReturn, TypeAlias
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
 from guerdon._validation import check_number, shown
 from guerdon.errors import (
@@ -376,13 +376,18 @@ class RubricList(_Collection, MutableSequence[Rubric]):
         super().__init__()
         self.extend(rubrics or ())
 
-    def extend(self, rubrics: Iterable[RubricLike]) -> None:
+    def extend(self, rubrics: Iterable[RubricLike]) -> Self:  # type: ignore[override]
         """Add several at the end: all of them, or, if one is rejected, none."""
         members = [as_rubric(rubric) for rubric in rubrics]
         for member in members:
             self._check_child("rubric_0", member)
         for member in members:
             self._put(f"rubric_{len(self)}", member)
+        return self
+
+    def append(self, rubric: RubricLike) -> Self:  # type: ignore[override]
+        """Add a rubric at the end; like `extend`, it returns the list."""
+        return self.extend([rubric])
 
     def insert(self, index: int, rubric: RubricLike) -> None:
         """Insert a rubric before the one at `index`."""

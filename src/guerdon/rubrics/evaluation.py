@@ -62,11 +62,11 @@ def run(rubric: Any, parent: Any, action: Any, observation: Any) -> float:
             frame.begin(action)
             _check_hooks(rubric)
             for hook in list(rubric._pre_hooks.values()):
-                _check_not_awaitable(rubric, hook(rubric, action, observation))
+                _check_result(rubric, hook, hook(rubric, action, observation))
             frame.finish(_forward(rubric, action, observation))
             for hook in list(rubric._hooks.values()):
                 try:
-                    _check_not_awaitable(rubric, hook(rubric, action, observation, frame.value))
+                    _check_result(rubric, hook, hook(rubric, action, observation, frame.value))
                 except Exception as error:
                     frame.report_hook(_name(hook), error)
     return frame.result()
@@ -121,18 +121,18 @@ async def _settled(result: Any) -> Any:
 def _check_hooks(rubric: Any) -> None:
     for hook in (*rubric._pre_hooks.values(), *rubric._hooks.values()):
         if is_async_callable(hook):
-            raise _async_hook(rubric, _name(hook))
+            raise _async_hook(rubric, hook)
 
 
-def _check_not_awaitable(rubric: Any, result: Any) -> None:
+def _check_result(rubric: Any, hook: Any, result: Any) -> None:
     if close_awaitable(result):
-        raise _async_hook(rubric, "a hook that returned an awaitable")
+        raise _async_hook(rubric, hook)
 
 
-def _async_hook(rubric: Any, hook: str) -> AsyncRubricError:
+def _async_hook(rubric: Any, hook: Any) -> AsyncRubricError:
     return AsyncRubricError(
-        f"{hook} is an async hook on {type(rubric).__name__}, whose tree is sync; write a plain "
-        "function, or use `await rubric.evaluate(…)`"
+        f"the hook {_name(hook)} of {type(rubric).__name__} returns an awaitable, but the tree has "
+        "no async member; write a plain function, or use `await rubric.evaluate(…)`"
     )
 
 

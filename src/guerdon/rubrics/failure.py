@@ -37,6 +37,10 @@ def finite(rubric: Any, value: Any) -> float:
             number = math.inf
         if math.isfinite(number):
             return number
+    if hasattr(kind, "named_rubrics"):
+        raise InvalidScoreError(
+            f"{name} returned a rubric; a factory of rubrics takes no arguments", value=value
+        )
     shown = repr(value) if kind in (float, bool, type(None)) else f"{value!r:.80} ({kind.__name__})"
     raise InvalidScoreError(f"{name} returned {shown}; a score must be a finite float", value=value)
 

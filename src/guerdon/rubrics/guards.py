@@ -113,7 +113,9 @@ class Guarded(Container):
 
     def _substitute(self, frame: Frame | None, error: Exception) -> float:
         """Return the score of a rubric whose last attempt failed, or raise."""
-        substitute = {"zero": 0.0, "minimum": self._lowest()}.get(self._on_error)
+        substitute = 0.0 if self._on_error == "zero" else None
+        if self._on_error == "minimum":
+            substitute = self._lowest()
         if substitute is None:
             raise error
         logger.warning(

@@ -388,7 +388,8 @@ class Recorder(Frame):
     def __init__(self, limiter: anyio.CapacityLimiter | None = None) -> None:
         self.frames = []
         self.limiter = limiter
-        self._kept: dict[int, Evaluation] = {}  # by the root's `id`
+        # By the `id` of the root, which is kept as well: another rubric can't get its `id`.
+        self._kept: dict[int, tuple[Any, Evaluation]] = {}
 
     def __exit__(self, *error: object) -> None:
         _current.reset(self._token)
@@ -402,13 +403,13 @@ class Recorder(Frame):
                 evaluation = Evaluation(frame.observation, frame.value, error=error)
                 add_components(evaluation.components, evaluation.handled, frame)
                 return evaluation
-        return self._kept.get(id(rubric))
+        return self._kept.get(id(rubric), (None, None))[1]
 
     def keep(self, rubric: Any, evaluation: Evaluation) -> None:
         """Take an evaluation that was made elsewhere as the last one of a rubric."""
         if self.frames:
             self.frames = [frame for frame in self.frames if frame.rubric is not rubric]
-        self._kept[id(rubric)] = evaluation
+        self._kept[id(rubric)] = (rubric, evaluation)
 
 
 # Scores ------------------------------------------------------------------------------------------

@@ -292,6 +292,7 @@ class ReusedWorker(Worker):
             capture.content, capture.ended = bytearray(), False
         task.out, task.err = self._outputs.out, self._outputs.err
         task.answer.reading, task.answer.ended = self._stream.fileno(), False
+        task.answer_bytes += _LENGTH.size  # its length comes before the answer
         began = monotonic()
         try:
             report = self._exchange(task, began + task.limits.seconds)
@@ -321,14 +322,13 @@ class ReusedWorker(Worker):
         except OSError:
             return self._how_it_ended(task)
         self._stream.setblocking(False)
-        while not _is_whole(task.answer.content):
+        while (missing := _missing(task.answer.content)) > 0:
             if task.answer.ended:
                 return self._how_it_ended(task)
-            left = deadline - monotonic()
-            ready = [fd for fd, _ in poller.poll(left * 1000)] if left > 0 else []
-            if not ready:
-                task.cause = "timeout"
-            if task.read() or not ready:
+            ready = _ready(poller, deadline)
+            if not ready or missing > task.answer_bytes:
+                task.cause = "answer" if ready else "timeout"
+            if task.read() or task.cause is not None:
                 return ANSWERED
             for fd in ready:
                 if captures[fd].ended:
@@ -350,7 +350,15 @@ class ReusedWorker(Worker):
         self._outputs.close()
 
 
-def _is_whole(answer: bytearray) -> bool:
-    """Whether an answer has come: its length, then its content."""
-    head, content = answer[: _LENGTH.size], len(answer) - _LENGTH.size
-    return content >= 0 and content >= _LENGTH.unpack(head)[0]
+def _ready(poller: select.poll, deadline: float) -> list[int]:
+    """Return the descriptors that can be read; none after the deadline."""
+    left = deadline - monotonic()
+    return [fd for fd, _ in poller.poll(left * 1000)] if left > 0 else []
+
+
+def _missing(answer: bytearray) -> int:
+    """Return how many bytes of an answer haven't come: of its length, then of its content."""
+    if len(answer) < _LENGTH.size:
+        return _LENGTH.size - len(answer)
+    length: int = _LENGTH.unpack_from(answer)[0]
+    return length - (len(answer) - _LENGTH.size)

@@ -9,6 +9,8 @@ import time
 from math import ceil
 from typing import Any
 
+from guerdon.errors import SandboxError
+
 with contextlib.suppress(ImportError):  # Windows has none
     import resource
 
@@ -87,7 +89,11 @@ def _limit(name: str, soft: int, hard: int) -> None:
         return
     highest = resource.getrlimit(kind)[1]
     most = MOST if highest == resource.RLIM_INFINITY else min(highest, MOST)
-    resource.setrlimit(kind, (min(soft, most), min(hard, most)))
+    soft, hard = min(soft, most), min(hard, most)
+    try:
+        resource.setrlimit(kind, (soft, hard))
+    except (OSError, ValueError) as error:
+        raise SandboxError(f"{name} of {soft} and {hard} was rejected: {error}") from error
 
 
 def threads_of_user(uid: int) -> int:

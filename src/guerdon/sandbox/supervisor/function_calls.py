@@ -272,7 +272,8 @@ class FunctionCalls(Calls):
         if self._group == 0:
             return LOST
         if not self.lock.closed_groups:  # at strict, a call can neither fork nor write
-            self.stop(self.calls[0])
+            for call in self.calls:  # none if it could not be started
+                self.stop(call)
             empty(self.folder)
         return None
 

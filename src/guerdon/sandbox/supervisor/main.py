@@ -115,14 +115,17 @@ class Supervisor:
             return False
         if "end" in message:
             return True  # its call has ended meanwhile
+        failed = None
         try:
             self.start(message["jobs"], fds)
             self.watch()
         except (OSError, MemoryError) as error:
-            reply(self.channel, {"failed": f"{type(error).__name__}: {error}"})
-            return False
+            failed = f"{type(error).__name__}: {error}"
         finally:
             problem = self.starter.end_all()
+        if failed is not None:  # after everything has ended: the host may kill this process now
+            reply(self.channel, {"failed": failed})
+            return False
         reports = [call.report() for call in self.starter.calls]
         reply(self.channel, {"ended": reports, "problem": problem})
         return problem is None
