@@ -46,6 +46,11 @@ _EXPECTED = {
 
 REQUIRED, UNKNOWN = "is required", "unknown key"
 
+_EXACT = {
+    **dict.fromkeys(("missing", "union_tag_not_found"), REQUIRED),
+    **dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument"), UNKNOWN),
+}
+
 _OBJECTS = ("needs_python_object", "is_instance_of")
 
 
@@ -197,8 +202,8 @@ def validation_error(title: str, problems: Iterable[Problem], given: Any) -> Val
 def _message(error: ErrorDetails) -> str:
     kind, given, context = error["type"], error["input"], error.get("ctx", {})
     message = error["msg"]
-    if kind in ("missing", "union_tag_not_found"):
-        return REQUIRED
+    if kind in _EXACT:
+        return _EXACT[kind]
     if kind in _OBJECTS:
         return f"must be a Python object, which a file can't contain, got {written(given)}"
     if kind == "value_error":
@@ -210,8 +215,6 @@ def _message(error: ErrorDetails) -> str:
             else f"at most {context['max_length']}"
         )
         return f"must have {limit} items, got {context['actual_length']}"
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return UNKNOWN
     if kind == "union_tag_invalid":
         tags = str(context["expected_tags"]).replace("'", "").split(", ")
         return f"unknown type {written(context['tag'])}; {did_you_mean(context['tag'], tags)}"

@@ -114,18 +114,15 @@ def trackers_of(backend: Backend, options: dict[str, Any]) -> list[TrackerBacken
     """
     several = isinstance(backend, Sequence) and not isinstance(backend, str)
     given: list[Any] = list(backend) if several else [backend]  # type: ignore[arg-type]
-    named = [each for each in given if isinstance(each, str) and each != "jsonl"]
+    others = [each for each in given if each != "jsonl"]
+    named = [each for each in others if isinstance(each, str)]
     if options and len(named) != 1:
         raise InvalidArgumentError(
             f"unexpected arguments {', '.join(map(repr, options))}: options require exactly one "
             f"named tracker, got {len(named)}; pass configured trackers, such as "
             "[WandbTracker(mode='offline'), ConsoleTracker(every=100)]"
         )
-    found = [
-        _checked(_named(each, options) if isinstance(each, str) else each)
-        for each in given
-        if each != "jsonl"
-    ]
+    found = [_checked(_named(each, options) if isinstance(each, str) else each) for each in others]
     names = [tracker.name for tracker in found]
     if not given or len(set(names)) < len(names):
         raise InvalidArgumentError(
