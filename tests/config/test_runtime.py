@@ -182,6 +182,23 @@ def test_apply_sets_tunable_fields():
     assert rubric.styled.config.secret == "the answer is 42"
 
 
+@pytest.mark.parametrize("present", ["long " * 100, (1, 2)], ids=["text", "tuple"])
+def test_update_changes_one_tunable_field_beside_a_value_that_could_not_be_sent(present):
+    class Tuned(Rubric):
+        tunable = ("prompt", "threshold")
+
+        def __init__(self):
+            super().__init__()
+            self.prompt, self.threshold = present, 0.5
+
+        def forward(self, action, observation):
+            return 0.0
+
+    runtime = RewardRuntime(RubricComposer({"judge": Tuned()}, {"judge": 1.0}))
+    answer = runtime.update({"per_turn": [{"name": "judge", "config": {"threshold": 0.7}}]})
+    assert [each["what"] for each in answer["change"]["changes"]] == ["judge.threshold"]
+
+
 def test_update_accepts_an_edited_rendering():
     runtime = RewardRuntime(make())
     rendered = runtime.to_dict()

@@ -67,10 +67,13 @@ class TunableField:
 
     def has(self, value: Any) -> bool:
         """Return whether it has that value; 1 and 1.0 are the same, 1 and True aren't."""
-        try:
-            return bool(_checked(self.value, value) == self.value)
-        except RewardConfigError:
+        own = self.value
+        if _is_array(own):
             return False
+        own = own.value if isinstance(own, Enum) else own
+        own = own.item() if _is_number(own) and hasattr(own, "item") else own  # a number of numpy
+        own, value = (list(each) if isinstance(each, tuple) else each for each in (own, value))
+        return isinstance(own, bool) == isinstance(value, bool) and bool(own == value)
 
 
 def tunable_fields(rubric: Rubric) -> dict[str, TunableField]:

@@ -92,13 +92,16 @@ def test_websocket_closes_on_an_invalid_frame(serve, bytes_, code):
 # Silence
 
 
-def test_websocket_closes_a_client_that_never_reads(serve, eventually):
-    served = serve(Talkative, send_timeout_s=0.2, max_sessions=1, max_connections=2)
+@pytest.mark.parametrize("answers", [1, 2])
+def test_websocket_closes_a_client_that_never_reads(serve, eventually, answers):
+    served = serve(
+        Talkative, send_timeout_s=0.2, keepalive_s=1000, max_sessions=1, max_connections=2
+    )
     before = served.connections
     raw = served.raw(receive_buffer=4096)
     raw.upgrade()
-    raw.frame({"type": "reset", "data": {"seed": 1}})
-    raw.frame({"type": "reset", "data": {"seed": 1}})
+    for _ in range(answers):
+        raw.frame({"type": "reset", "data": {"seed": 1}})
     served.empty()
     assert served.number("guerdon_sessions_closed_total", reason="client does not read") == 1
     assert served.client().ask(RESET)["type"] == "observation"

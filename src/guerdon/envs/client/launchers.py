@@ -173,6 +173,7 @@ class ProcessLauncher(Launcher):
         """Return the file of the reward; one that is written here has absolute paths in it."""
         config = self._config
         if isinstance(config, (str, Path)):
+            RewardConfig.from_file(config)  # an invalid one raises here, not in the process
             return Path(config)
         if not isinstance(config, RewardConfig):
             config = RewardConfig.from_dict(config)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -85,7 +85,8 @@ def parse_message(text: str | bytes | None, max_config_bytes: int = 2**20) -> Cl
     except ValidationError as error:
         for each in error.errors():
             if each["loc"] == ("type",):
-                reason = f"type: {each['msg']}, got {shown(each['input'])}"
+                types = ", ".join(get_args(ClientMessage.model_fields["type"].annotation))
+                reason = f"`type` must be one of {types}, got {shown(each['input'])}"
                 raise ProtocolError(ErrorCode.UNKNOWN_TYPE, reason) from None
         raise validation_error("the message", error) from None
     except (ValueError, RecursionError) as error:

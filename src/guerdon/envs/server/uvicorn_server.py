@@ -192,6 +192,10 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
         await super().run_asgi()
         self._abort_soon()
 
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        await self.writable.wait()  # uvicorn waits only before the next message
+
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
         self._abort_soon()

@@ -89,7 +89,8 @@ class OpenAIPolicy:
         self._tool_choice = tool_choice
         self._to_action = to_action or action_of
         self._owns_client = client is None
-        self._request = {**request, "timeout": check_seconds("timeout", timeout)}
+        self._request = {name: value for name, value in request.items() if value is not None}
+        self._request["timeout"] = check_seconds("timeout", timeout)
         self._limit = (timeout + RETRY_S) * (max_retries + 1)
         self._client = client if client is not None else _connect(base_url, api_key, max_retries)
 
