@@ -160,6 +160,7 @@ MUTATIONS = [
     (21, "    tipe: openai_llm", "style_judge.tipe: unknown key; did you mean 'type'?"),
     (22, "    endpoint: localhost", "mcp_services.style_judge.endpoint: "),
     (22, "    endpont: http://x", "endpont: unknown key; did you mean 'endpoint'"),
+    (23, "    commnd: x", "style_judge.commnd: unknown key; known: 'api_key_env', 'concurrency'"),
     (23, "    model: 3.5", "model: must be a string, got 3.5; write it in quotes"),
     (26, "    weights: {code_stile: 0.0}", "unknown entry 'code_stile'; did you mean 'code_style'"),
     (26, "    weights: {code_style: x}", 'weights.code_style: must be a finite number'),

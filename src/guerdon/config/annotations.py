@@ -144,6 +144,7 @@ def unknown_keys(
     """
     kinds = _members(annotation)
     if isinstance(value, Mapping):
+        kinds = [each for each in kinds if _has_tag(each, value)] or kinds
         fields = [fields_of(each) for each in kinds]
         known = [key for keys in fields if keys is not None for key in keys]
         is_closed = bool(fields) and None not in fields
@@ -178,6 +179,12 @@ def _is_config_class(kind: Any) -> bool:
     if issubclass(kind, BaseModel):
         return True
     return dataclasses.is_dataclass(kind) and not hasattr(kind, "__get_pydantic_core_schema__")
+
+
+def _has_tag(kind: Any, value: Mapping[str, Any]) -> bool:
+    """Whether a model of a tagged union is the one that a value names."""
+    tag = getattr(kind, "model_fields", {}).get("type")
+    return tag is not None and "type" in value and tag.default == value["type"]
 
 
 def _inner(kind: Any, fields: Mapping[str, Any] | None, part: str | int) -> Any:
