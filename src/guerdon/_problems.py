@@ -201,7 +201,8 @@ def validation_error(title: str, problems: Iterable[Problem], given: Any) -> Val
 
 def _message(error: ErrorDetails) -> str:
     kind, given, context = error["type"], error["input"], error.get("ctx", {})
-    message = error["msg"]
+    # Pydantic writes all digits of a bound such as 1e100.
+    message = re.sub(r"\d{18,}$", lambda digits: f"{float(digits[0]):g}", error["msg"])
     if kind in _EXACT:
         return _EXACT[kind]
     if kind in _OBJECTS:

@@ -352,7 +352,8 @@ WRONG = [
     ("running_mean_std", {"count": 0}, r"\.count: must be greater than or equal to 1, got 0"),
     ("running_mean_std", {"count": True}, r"\.count: must be an integer, got true"),
     ("running_mean_std", {"origin": math.nan}, r"\.origin: must be a finite number"),
-    ("running_mean_std", {"offset": 1e300}, r"\.offset: must be less than or equal to 2"),
+    ("running_mean_std", {"offset": 1e300}, r"\.offset: must be .* equal to 2e\+100, got"),
+    ("min_max", {"lowest": -1e300}, r"\.lowest: must be .* equal to -1e\+100, got"),
     (
         "running_mean_std",
         {"squares": -1.0},
@@ -403,6 +404,16 @@ def test_load_state_dict_lists_missing_and_unexpected_keys():
     assert (caught.value.missing, caught.value.unexpected) == (("frozen",), ("more",))
 
 
+@EVERY
+def test_load_state_dict_rejects_statistics_of_another_method(method):
+    other = RewardNormalizer("running_mean_std" if method != "running_mean_std" else "min_max")
+    other([1.0, 3.0], env_id="chess")
+    with pytest.raises(StateError) as caught:
+        RewardNormalizer(method).load_state_dict(stored(other))
+    expected = f"`method` of the state must be {method!r}, got {other.method!r}"
+    assert str(caught.value) == expected
+
+
 def test_load_state_dict_rejects_other_percentiles():
     state = RewardNormalizer("percentile").state_dict()
     with pytest.raises(
@@ -415,7 +426,7 @@ def test_load_state_dict_rejects_a_duplicate_environment():
     normalizer = RewardNormalizer()
     normalizer(1.0, "chess")
     state = normalizer.state_dict()
-    with pytest.raises(StateError, match="duplicate id 'chess'"):
+    with pytest.raises(StateError, match=r"`environments\[1\]` has .* duplicate id 'chess'"):
         normalizer.load_state_dict({**state, "environments": state["environments"] * 2})
 
 

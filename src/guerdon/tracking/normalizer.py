@@ -348,7 +348,7 @@ class RewardNormalizer:
 
     def _read(self, state: Mapping[str, Any]) -> Known:
         """Return the statistics of a state, all of them validated."""
-        found = validated_state(STATES[self.method], state)
+        found: _State[Any] = validated_state(_State[Any], state)
         compared = ["method", "per_environment"]
         compared += ["percentiles"] if self.method == "percentile" else []
         for name in compared:
@@ -357,10 +357,14 @@ class RewardNormalizer:
                     f"`{name}` of the state must be {getattr(self, name)!r}, got "
                     f"{shown(getattr(found, name))}"
                 )
+        # Only now: statistics of another method would be reported as invalid.
+        found = validated_state(STATES[self.method], state)
         known: Known = {}
-        for env_id, statistics in found.environments:
+        for index, (env_id, statistics) in enumerate(found.environments):
             if env_id in known or (env_id is None) is self.per_environment:
-                raise StateError(f"`environments` has an invalid or duplicate id {shown(env_id)}")
+                raise StateError(
+                    f"`environments[{index}]` has an invalid or duplicate id {shown(env_id)}"
+                )
             known[env_id] = statistics
         if len(known) > self.max_environments:
             raise StateError(
