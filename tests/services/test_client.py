@@ -221,9 +221,32 @@ def test_mcp_client_rejects_an_invalid_name(server, name):
         MCPClient({name: server})
 
 
-def test_mcp_client_rejects_an_invalid_setting(server):
-    with pytest.raises(RewardConfigError, match="timeout_s: "):
-        MCPClient(server, timeout_s=0)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"timeout_s": -1},
+        {"timeout_s": "x"},
+        {"timeout_s": 1e9},
+        {"retries": 99},
+        {"concurrency": 0},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "services",
+    [
+        "http://127.0.0.1:1/mcp",
+        {},
+        {"judge": {"type": "mcp", "endpoint": "http://127.0.0.1:1/mcp"}},
+        {"judge": "http://127.0.0.1:1/mcp"},
+    ],
+    ids=["address", "none", "configured", "named"],
+)
+def test_mcp_client_rejects_an_invalid_setting(services, setting):
+    with pytest.raises(RewardConfigError) as caught:
+        MCPClient(services, **setting)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{next(iter(setting))}: must be ")
 
 
 def test_mcp_client_public_is_by_name(server):
@@ -296,8 +319,9 @@ def test_check_lists_every_unavailable_service(server):
         assert "'judge'" not in str(caught.value)
     with MCPClient({"judge": server}) as client:
         client.check()
-        with pytest.raises(InvalidArgumentError, match="`timeout_s` must be"):
-            client.check(timeout_s=0)
+        for invalid in (0, -1, 10**9):
+            with pytest.raises(RewardConfigError, match="timeout_s: must be"):
+                client.check(timeout_s=invalid)
 
 
 def test_check_reports_a_missing_tool(server):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from guerdon._background import SharedClient, on_background, run
 from guerdon._problems import Place, place_text
-from guerdon._validation import check_seconds, did_you_mean, shown
+from guerdon._validation import did_you_mean, shown
 from guerdon.errors import (
     InvalidArgumentError,
     MissingExtraError,
@@ -19,6 +19,7 @@ from guerdon.errors import (
     ServiceUnavailableError,
 )
 from guerdon.services.config import (
+    CALL_SETTINGS,
     SDK_SERVICE,
     CallSettings,
     McpService,
@@ -75,7 +76,8 @@ class MCPClient(SharedClient):
         retries: How often a call of such a service is retried if it is unavailable or too slow.
 
     Raises:
-        RewardConfigError: The configuration of a service is invalid; it lists every problem.
+        RewardConfigError: The configuration of a service, or a setting, is invalid; it lists every
+            problem.
         InvalidArgumentError: A service is of an unsupported type.
     """
 
@@ -87,7 +89,7 @@ class MCPClient(SharedClient):
         concurrency: int = 64,
         retries: int = 0,
     ) -> None:
-        settings = {"timeout_s": timeout_s, "concurrency": concurrency, "retries": retries}
+        settings = _settings(timeout_s=timeout_s, concurrency=concurrency, retries=retries)
         named = isinstance(services, Mapping) and services.get("type") not in TYPES
         if named:
             made = [_service(_name(name), each, settings) for name, each in services.items()]
@@ -190,10 +192,11 @@ class MCPClient(SharedClient):
         """Check that every service can be reached and has the tool that will be called.
 
         Args:
-            timeout_s: The timeout of each check in seconds.
+            timeout_s: The timeout of each check in seconds, above 0.
 
         Raises:
             ServiceUnavailableError: Services can't be reached; the message lists them.
+            RewardConfigError: The timeout is invalid.
         """
         run(self._check(timeout_s))
 
@@ -213,7 +216,7 @@ class MCPClient(SharedClient):
         return [tool for tools in listed for tool in tools]
 
     async def _check(self, timeout_s: float) -> None:
-        timeout_s = check_seconds("timeout_s", timeout_s)
+        timeout_s = _settings(timeout_s=timeout_s)["timeout_s"]
         problems: list[ServiceError] = []
 
         async def check(service: Service) -> None:
@@ -250,6 +253,11 @@ class MCPClient(SharedClient):
 
     def __repr__(self) -> str:
         return f"MCPClient({', '.join(self._services)})"
+
+
+def _settings(**given: Any) -> dict[str, Any]:
+    settings: CallSettings = parse_service((), given, adapter=CALL_SETTINGS)
+    return settings.model_dump()
 
 
 def _service(name: str | None, given: Any, settings: Mapping[str, Any]) -> Service:

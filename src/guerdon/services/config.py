@@ -251,6 +251,7 @@ class ServiceTool:
 
 
 _SERVICE: TypeAdapter[Any] = TypeAdapter(ServiceConfig)
+CALL_SETTINGS: TypeAdapter[Any] = TypeAdapter(CallSettings)
 SDK_SERVICE: TypeAdapter[Any] = TypeAdapter(SdkService)
 
 
