@@ -51,6 +51,9 @@ _EXACT = {
     **dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument"), UNKNOWN),
 }
 
+# Fields of services that may contain a secret, if only by mistake: no message repeats their values.
+_SECRET = frozenset(("api_key_env", "command", "env", "extra_body", "headers_env", "token_env"))
+
 _OBJECTS = ("needs_python_object", "is_instance_of")
 
 
@@ -205,8 +208,9 @@ def _message(error: ErrorDetails) -> str:
     message = re.sub(r"\d{18,}$", lambda digits: f"{float(digits[0]):g}", error["msg"])
     if kind in _EXACT:
         return _EXACT[kind]
+    got = "" if _SECRET.intersection(error["loc"]) else f", got {written(given)}"
     if kind in _OBJECTS:
-        return f"must be a Python object, which a file can't contain, got {written(given)}"
+        return f"must be a Python object, which a file can't contain{got}"
     if kind == "value_error":
         return str(context["error"])
     if kind in ("too_short", "too_long"):
@@ -221,9 +225,9 @@ def _message(error: ErrorDetails) -> str:
         return f"unknown type {written(context['tag'])}; {did_you_mean(context['tag'], tags)}"
     if kind in _EXPECTED:
         quote = "; write it in quotes" if kind == "string_type" and _is_number(given) else ""
-        return f"must be {_EXPECTED[kind]}, got {written(given)}{quote}"
+        return f"must be {_EXPECTED[kind]}{got}{quote}"
     if message.startswith("Input should"):
-        return f"must{message.removeprefix('Input should')}, got {written(given)}"
+        return f"must{message.removeprefix('Input should')}{got}"
     return message
 
 

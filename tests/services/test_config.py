@@ -1,10 +1,13 @@
 """The configuration of services, as in a reward's file."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from guerdon.config import RewardConfig
 from guerdon.errors import InvalidArgumentError, RewardConfigError, ServiceError
 from guerdon.services import ChatModel, MCPClient
 from guerdon.services.config import (
@@ -106,6 +109,35 @@ def test_parse_service_reports_every_problem():
 
 def test_parse_service_does_not_repeat_a_secret_in_an_address():
     assert "s3cret" not in str(refusal(mcp(endpoint="http://user:s3cret@localhost/mcp")))
+
+
+MISPLACED = {
+    "headers_env": mcp(headers_env="s3cret"),
+    "header": mcp(headers_env={"X-Key": 53}),
+    "env": {"type": "mcp", "command": ["judge"], "env": "s3cret"},
+    "token_env": mcp(token_env=53),
+    "command": {"type": "mcp", "command": "judge --key s3cret"},
+    "api_key_env": llm(api_key_env=53),
+    "extra_body": llm(extra_body="s3cret"),
+}
+
+
+@pytest.mark.parametrize("config", MISPLACED.values(), ids=MISPLACED)
+def test_mcp_client_and_reward_config_do_not_repeat_a_value_that_may_be_secret(config):
+    with pytest.raises(RewardConfigError, match=r"mcp_services\.judge.*: must be a ") as client:
+        MCPClient({"judge": config})
+    with pytest.raises(RewardConfigError, match=r"mcp_services\.judge.*: must be a ") as file:
+        RewardConfig(mcp_services={"judge": config})
+    for error in (client.value, file.value):
+        assert not re.search("s3cret|53", str(error))
+
+
+@pytest.mark.parametrize("given", [{"extra_body": "s3cret"}, {"api_key_env": 53}], ids=str)
+def test_chat_model_does_not_repeat_a_value_that_may_be_secret(given):
+    with pytest.raises(InvalidArgumentError) as raised:
+        ChatModel("http://127.0.0.1:1", "m", **given)
+    assert re.match("extra_body: must be a mapping|api_key_env: must be a str", str(raised.value))
+    assert not re.search("s3cret|53", str(raised.value))
 
 
 def test_parse_service_without_a_path_reports_the_key():

@@ -202,7 +202,7 @@ class ChatModel(SharedClient):
         settings: dict[str, Any] = {
             "endpoint": endpoint, "model": model, "api_key_env": api_key_env,
             "temperature": temperature, "max_tokens": max_tokens, "timeout_s": timeout_s,
-            "retries": retries, "concurrency": concurrency, "extra_body": dict(extra_body or {}),
+            "retries": retries, "concurrency": concurrency, "extra_body": extra_body or {},
         }  # fmt: skip
         try:
             self._settings = OpenAIService(**settings)
@@ -210,7 +210,8 @@ class ChatModel(SharedClient):
             problems = problems_of(error, settings)
             raise InvalidArgumentError("; ".join(map(str, problems))) from None
         self._arguments: dict[str, Any] = {
-            **settings, "api_key": api_key, "structured": structured, "prices": prices
+            **settings, "extra_body": self._settings.extra_body, "api_key": api_key,
+            "structured": structured, "prices": prices,
         }  # fmt: skip
         self.endpoint, self.model = _base_url(self._settings.endpoint), self._settings.model
         self.temperature, self.max_tokens = self._settings.temperature, self._settings.max_tokens
