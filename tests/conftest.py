@@ -1,6 +1,13 @@
 """Fixtures and hooks of all tests."""
 
+import signal
+
 import pytest
+
+# A shell without job control starts background commands with SIGINT ignored, and so all processes
+# that the tests start; some tests are about ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
