@@ -41,11 +41,12 @@ class Replied:
 
 @dataclass(frozen=True)
 class Failed:
-    """An error response with a status such as 429, and optionally ``Retry-After``."""
+    """A response with a status such as 429, and optionally ``Retry-After`` or ``Location``."""
 
     status: int = 500
     retry_after: str | None = None
     text: str = "it failed"
+    location: str | None = None
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,8 @@ def _bytes_of(answer: Replied | Failed | Broken, body: dict[str, Any]) -> bytes:
         return _http(200, answer.body)
     if isinstance(answer, Failed):
         body_text = json.dumps({"error": {"message": answer.text}})
-        extra = "" if answer.retry_after is None else f"retry-after: {answer.retry_after}\r\n"
+        fields = {"retry-after": answer.retry_after, "location": answer.location}
+        extra = "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value)
         return _http(answer.status, body_text, extra)
     message = {"role": "assistant", "content": answer.text, **answer.choice.get("message", {})}
     choice = {"index": 0, "finish_reason": answer.finish_reason, **answer.choice}

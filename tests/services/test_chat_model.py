@@ -125,6 +125,21 @@ def test_chat_model_does_not_retry_a_rejected_request(status):
     assert len(model.asked) == 1
 
 
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_chat_model_does_not_follow_redirects(status):
+    with ScriptedModel(["10/10"]) as other:
+        there = Failed(status, location=f"{other.endpoint}/chat/completions")
+        with (
+            ScriptedModel([there]) as model,
+            chat_with(model) as chat,
+            pytest.raises(
+                ServiceError, match=f"answered {status}: redirects, here to .*{there.location}"
+            ),
+        ):
+            ask(chat)
+    assert (len(model.asked), other.asked) == (1, [])
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [

@@ -367,6 +367,9 @@ class ChatModel(SharedClient):
         if isinstance(error, openai.APIStatusError):
             status = error.status_code
             what = f"answered {status}: {error.response.text[:SHOWN]}"
+            if error.response.has_redirect_location:
+                location = error.response.headers["location"]
+                what = f"answered {status}: redirects, here to {location!r:.200}, aren't followed"
             if status in REFUSED:
                 return _RefusedError, what
             return (ServiceUnavailableError if status in UNAVAILABLE else ServiceError), what
@@ -493,7 +496,8 @@ def _connect(url: str, key: str, *, timeout_s: float, retries: int, usage: Usage
     limits = http.Limits(
         max_connections=REQUESTS_PER_CLIENT, max_keepalive_connections=REQUESTS_PER_CLIENT
     )
-    client = Attempts(limits=limits, verify=_tls(), timeout=timeout_s)
+    # A redirect may lead to another host: it would get the prompt, and its answer would count.
+    client = Attempts(limits=limits, verify=_tls(), timeout=timeout_s, follow_redirects=False)
     return openai.AsyncOpenAI(
         base_url=url, api_key=key, max_retries=retries, timeout=timeout_s, http_client=client
     )

@@ -232,6 +232,13 @@ def test_openai_policy_returns_logprobs(endpoint):
     ]
 
 
+def test_openai_policy_does_not_follow_redirects(endpoint):
+    there = {"location": f"{endpoint.url}/chat/completions"}
+    with pytest.raises(PolicyError, match="307"):
+        ask(endpoint, Response(status_code=307, headers=there), replied("42"))
+    assert len(endpoint.asked) == 1
+
+
 def test_openai_policy_keeps_the_reasoning_in_the_message(endpoint):
     output = ask(endpoint, {"content": "42", "reasoning_content": "6 times 7"})
     assert output.message.reasoning_content == "6 times 7"

@@ -178,8 +178,12 @@ def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any
         ) from error
     if api_key is None and base_url is not None and not os.environ.get("OPENAI_API_KEY"):
         api_key = NO_KEY
+    # A redirect may lead to another host: it would get the conversation, and play.
+    http = openai.DefaultAsyncHttpxClient(follow_redirects=False)
     try:
-        return openai.AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=max_retries)
+        return openai.AsyncOpenAI(
+            base_url=base_url, api_key=api_key, max_retries=max_retries, http_client=http
+        )
     except openai.OpenAIError as error:
         raise InvalidArgumentError(f"can't connect to the model's endpoint: {error}") from error
 
