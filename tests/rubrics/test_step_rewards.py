@@ -384,12 +384,17 @@ def test_compute_step_rewards_of_a_failure_handled_by_a_guard_are_the_guards():
     assert play(rubric, [1.0, -1.0, 1.0]) == [1.25, 0.5, 2.0]
 
 
-def test_compute_step_rewards_are_known_if_a_sibling_before_failed():
-    rubric = Sequential(failing, Final(0.5))
+@pytest.mark.parametrize("wrap", [lambda tree: tree, lambda tree: WeightedSum([tree], [1.0])])
+@pytest.mark.parametrize("check", [lambda: failing, lambda: Gate(failing)])
+def test_compute_step_rewards_reports_a_step_at_which_a_check_before_the_episode_failed(
+    wrap, check
+):
+    rubric = wrap(Sequential(check(), Final(0.5)))
     with pytest.raises(OSError, match="down"):
         rubric(-1.0, {"done": False})
     rubric(1.0, {"done": True, "final": 1.0})
-    assert rubric.compute_step_rewards() == [0.5, 1.0]
+    with pytest.raises(TrajectoryError, match=r"reward of step 0 isn't known: .* OSError: down"):
+        rubric.compute_step_rewards()
 
 
 def test_compute_step_rewards_reports_a_step_at_which_the_root_itself_failed():

@@ -60,6 +60,7 @@ def by_step(rubric: Any) -> dict[int, float]:
         return dict(zip(steps, map(float, rewards), strict=True))
     if not rubric._find_traits().has_trajectory:
         return scores_at(rubric, rubric._log)
+    scores_at(rubric, rubric._log)  # raises for a step at which it failed: its reward is unknown
     own: dict[int, float] = rubric._rewards_by_step()
     return own
 
