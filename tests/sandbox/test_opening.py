@@ -81,8 +81,8 @@ def plug_in(tmp_path, monkeypatch):
         "[guerdon.sandboxes]\nstandin = standin_sandbox:Standin\nbroken = standin_sandbox:nothing\n"
     )
     (folder / "standin_sandbox.py").write_text(
-        "class Standin:\n    def __init__(self, *, workers, limits, allow_read):\n"
-        "        self.given = workers, limits, allow_read\n"
+        "class Standin:\n    def __init__(self, *, workers, limits, packages, allow_read):\n"
+        "        self.given = workers, limits, packages, allow_read\n"
     )
     monkeypatch.syspath_prepend(str(folder))
     yield
@@ -90,8 +90,10 @@ def plug_in(tmp_path, monkeypatch):
 
 
 def test_open_sandbox_passes_its_arguments_to_a_plug_in(plug_in):
-    opened = open_sandbox("standin", workers=3, limits=Limits(seconds=1), allow_read=[Path("/x")])
-    assert opened.given == (3, Limits(seconds=1), ["/x"])
+    opened = open_sandbox(
+        "standin", workers=3, limits=Limits(seconds=1), packages=["numpy"], allow_read=[Path("/x")]
+    )
+    assert opened.given == (3, Limits(seconds=1), ["numpy"], ["/x"])
 
 
 def test_open_sandbox_lists_plug_ins(plug_in):

@@ -145,9 +145,10 @@ def executable_paths() -> list[str]:
 
 def interpreter_paths() -> list[str]:
     """Return the folders of the standard library, and of what it is linked with."""
-    paths = sysconfig.get_paths()
-    found = {paths["stdlib"], paths["platstdlib"]}
-    # Of a virtual environment, these are those of the interpreter that it was made of.
+    # Of a virtual environment, those of the interpreter that it was made of: its own folder has the
+    # installed packages alone.
+    base = {"platbase": sys.base_exec_prefix}
+    found = {sysconfig.get_path(name, vars=base) for name in ("stdlib", "platstdlib")}
     shared = sysconfig.get_config_var("LIBDIR")
     if shared and sysconfig.get_config_var("Py_ENABLE_SHARED"):
         found.add(shared)

@@ -14,6 +14,7 @@ from typing import Any, Self
 from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox.levels import LocalLevel
+from guerdon.sandbox.packages import find_packages
 from guerdon.sandbox.pool import Pool
 from guerdon.sandbox.protocol import Execution, Limits, Program
 from guerdon.sandbox.task import Task, sealed_file
@@ -31,6 +32,7 @@ class LocalSandbox:
         level: The level.
         workers: How many calls, or pairs of them, run at the same time.
         limits: What a call may use by default.
+        packages: Installed packages that programs may import.
         allow_read: Files and folders that programs may read beside Python's own.
 
     Attributes:
@@ -45,6 +47,7 @@ class LocalSandbox:
         *,
         workers: int,
         limits: Limits,
+        packages: Sequence[str] = (),
         allow_read: Sequence[str] = (),
     ) -> None:
         self.name: str = level.name
@@ -52,7 +55,9 @@ class LocalSandbox:
         self.limits = limits
         self.preloaded = frozenset(INSIDE)
         preload = {name: str(path) for name, path in INSIDE.items()}
-        config = level.config(read=allow_read) | {"kind": "programs", "preload": preload}
+        found, paths = find_packages(packages)
+        config = level.config(read=[*paths, *allow_read])
+        config |= {"kind": "programs", "preload": preload, "packages": found}
         self._pool = Pool(lambda: Worker(config), workers)
         with self._pool.worker() as worker:
             self.findings, self.facts = worker.findings, worker.facts

@@ -27,6 +27,7 @@ def open_sandbox(
     *,
     workers: int | None = None,
     limits: Limits | None = None,
+    packages: Sequence[str] = (),
     allow_read: Sequence[str | Path] = (),
 ) -> Sandbox:
     """Open a sandbox for programs.
@@ -42,6 +43,9 @@ def open_sandbox(
             accidents but no malice; or the name of a plug-in.
         workers: How many programs run at the same time. The default is one for each processor.
         limits: What a call may use by default.
+        packages: Installed packages that programs may import, as ``pip list`` names them, with
+            those that they require; the others are hidden. They are trusted: a worker imports them
+            once, before it is locked, and its calls share them.
         allow_read: Files and folders that programs may read beside Python's own.
 
     Raises:
@@ -58,17 +62,27 @@ def open_sandbox(
         raise InvalidArgumentError(f"`allow_read` must be a list of paths, got {shown(allow_read)}")
     read = [str(each) for each in allow_read]
     if level in LEVELS:
-        return LocalSandbox(local_level(level), workers=count, limits=given, allow_read=read)
-    return open_plug_in(level, workers=count, limits=given, allow_read=read)
+        return LocalSandbox(
+            local_level(level), workers=count, limits=given, packages=packages, allow_read=read
+        )
+    return open_plug_in(level, workers=count, limits=given, packages=packages, allow_read=read)
 
 
-def open_plug_in(level: str, *, workers: int, limits: Limits, allow_read: Sequence[str]) -> Sandbox:
+def open_plug_in(
+    level: str,
+    *,
+    workers: int,
+    limits: Limits,
+    packages: Sequence[str] = (),
+    allow_read: Sequence[str],
+) -> Sandbox:
     """Open the sandbox of another package.
 
     Args:
         level: The name of its entry point.
         workers: How many programs run at the same time.
         limits: What a call may use by default.
+        packages: Packages that programs may import.
         allow_read: Files and folders that programs may read beside Python's own.
 
     Raises:
@@ -76,7 +90,7 @@ def open_plug_in(level: str, *, workers: int, limits: Limits, allow_read: Sequen
         LoadError: It can't be imported.
     """
     check_choice("level", level, [*LEVELS, *PLUG_INS.names()])
-    return PLUG_INS[level](workers=workers, limits=limits, allow_read=allow_read)
+    return PLUG_INS[level](workers=workers, limits=limits, packages=packages, allow_read=allow_read)
 
 
 @dataclass(frozen=True, slots=True)

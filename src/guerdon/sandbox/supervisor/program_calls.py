@@ -19,6 +19,7 @@ import traceback
 from types import ModuleType
 from typing import Any
 
+from guerdon.sandbox.supervisor.allowed_packages import import_packages
 from guerdon.sandbox.supervisor.call import Call, Calls
 from guerdon.sandbox.supervisor.channels import Started, open_streams, start_call
 from guerdon.sandbox.supervisor.folders import empty, empty_folder, remove_tree
@@ -55,6 +56,8 @@ class ProgramCalls(Calls):
             importlib.import_module(name)
         for name, path in config["preload"].items():
             _load(name, path)
+        if config["packages"]["modules"]:
+            import_packages(config["packages"])
         self._pid = os.getpid()
         gc.collect()
         gc.freeze()  # a collection would write to, and so copy, pages in the calls
