@@ -1,6 +1,7 @@
 """Caches: bounded, shared by threads and processes, and never in the way."""
 
 import asyncio
+import contextlib
 import copy
 import gc
 import multiprocessing
@@ -122,17 +123,17 @@ def test_cache_fetch_that_is_cancelled_leaves_the_others(cache):
 
 def test_cache_fetch_that_is_cancelled_last_ends_the_question(cache):
     async def main():
-        ended = asyncio.Event()
+        begun, ended = asyncio.Event(), asyncio.Event()
 
         async def ask():
+            begun.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 ended.set()
 
         task = asyncio.ensure_future(cache.fetch("key", ask))
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await begun.wait()
         task.cancel()
         await asyncio.wait_for(ended.wait(), 10)
         return await cache.fetch("key", _answer)
@@ -140,7 +141,9 @@ def test_cache_fetch_that_is_cancelled_last_ends_the_question(cache):
     assert asyncio.run(main()) == "answer"
 
 
-def test_cache_fetch_ignores_an_older_question_that_ends_late(cache):
+def test_cache_fetch_ignores_an_older_question_that_ends_late():
+    cache = MemoryCache()
+
     async def main():
         asked, ending, released = [], asyncio.Event(), asyncio.Event()
 
@@ -238,6 +241,76 @@ def test_sqlite_cache_logs_a_failure_and_asks(tmp_path, caplog):
     assert cache.get("key") is None
     assert asyncio.run(cache.fetch("key", _answer)) == "answer"
     assert "no such table" in caplog.text
+    cache.close()
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """A cache in a file, and a connection that has locked it."""
+    cache = SqliteCache(tmp_path / "cache")
+    locker = sqlite3.connect(cache.path, isolation_level=None)
+    locker.execute("BEGIN EXCLUSIVE")
+    yield cache, locker
+    locker.close()
+    cache.close()
+
+
+def test_sqlite_cache_fetch_lets_its_event_loop_run_while_the_file_is_locked(locked, caplog):
+    cache, locker = locked
+
+    async def main():
+        asked = asyncio.Event()
+
+        async def ask():
+            asked.set()
+            return "answer"
+
+        fetching = asyncio.ensure_future(cache.fetch("key", ask))
+        await asked.wait()
+        await asyncio.sleep(0)
+        locker.execute("ROLLBACK")  # only runs in time if storing doesn't block this loop
+        return await fetching
+
+    assert asyncio.run(main()) == "answer"
+    assert (cache.get("key"), caplog.text) == ("answer", "")
+
+
+def test_sqlite_cache_that_stays_locked_is_skipped_until_it_works(locked, caplog, monkeypatch):
+    monkeypatch.setattr("guerdon.rubrics.judge.cache.LOCKED_S", 0.01)
+    cache, locker = locked
+    cache.close()  # the next use connects with that timeout
+
+    async def fetch_many():
+        return await asyncio.gather(*(cache.fetch(f"{number}", _answer) for number in range(32)))
+
+    assert asyncio.run(fetch_many()) == ["answer"] * 32
+    assert caplog.text.count("skipping the cache") == 1
+    assert "locked" in caplog.text
+    locker.execute("ROLLBACK")
+    assert asyncio.run(fetch_many()) == ["answer"] * 32
+    assert cache.get("0") is None  # it is still skipped
+    cache._skipped_until = 0.0
+    assert asyncio.run(fetch_many()) == ["answer"] * 32
+    assert cache.get("0") == "answer"
+
+
+def test_sqlite_cache_of_a_file_that_hangs_is_skipped(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("guerdon.rubrics.judge.cache.DEADLINE_S", 0.01)
+    cache, released = SqliteCache(tmp_path / "cache"), threading.Event()
+    monkeypatch.setattr(cache, "_select", lambda key: released.wait(60))
+    assert cache.get("key") is None
+    assert asyncio.run(cache.fetch("key", _answer)) == "answer"
+    assert caplog.text.count("skipping the cache") == 1
+    released.set()
+    cache.close()
+
+
+def test_sqlite_cache_can_be_made_while_another_process_creates_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("guerdon.rubrics.judge.cache.LOCKED_S", 0.01)
+    with contextlib.closing(sqlite3.connect(tmp_path / "cache", isolation_level=None)) as creator:
+        creator.execute("BEGIN EXCLUSIVE")
+        cache = SqliteCache(tmp_path / "cache")
+        assert asyncio.run(cache.fetch("key", _answer)) == "answer"
     cache.close()
 
 

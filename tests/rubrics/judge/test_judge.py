@@ -5,7 +5,9 @@ import copy
 import json
 import pickle
 import re
+import sqlite3
 import threading
+from contextlib import closing
 
 import anyio
 import pytest
@@ -374,6 +376,16 @@ def test_llm_judge_with_a_cache_asks_once(kind, tmp_path):
         assert copy.deepcopy(judge)("a", None) == 0.5
         assert judge.score("a", None).reason == "so it is"
     assert len(model.asked) == 1
+
+
+def test_llm_judge_judges_while_its_cache_is_locked(tmp_path):
+    cache = SqliteCache(tmp_path / "cache")
+    locker = sqlite3.connect(cache.path)
+    with ScriptedModel(saying(0.5)) as model, closing(locker), closing(cache):
+        locker.execute("BEGIN EXCLUSIVE")
+        judge = judge_of(model, cache=cache, retries=0)
+        pairs = [(f"action {number}", None) for number in range(32)]
+        assert asyncio.run(judge.evaluate_batch(pairs)) == [0.5] * 32
 
 
 def test_llm_judges_share_a_sqlite_cache(tmp_path):

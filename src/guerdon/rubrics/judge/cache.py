@@ -6,16 +6,16 @@ import asyncio
 import logging
 import os
 import sqlite3
-import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from guerdon._validation import check_integer, shown
 from guerdon.errors import InvalidArgumentError
@@ -24,7 +24,11 @@ __all__ = ["MemoryCache", "SqliteCache"]
 
 logger = logging.getLogger("guerdon.rubrics")
 
-LOCKED_S = 5.0  # how long to wait for another process that writes
+T = TypeVar("T")
+
+LOCKED_S = 1.0  # how long to wait for another process that writes
+DEADLINE_S = 2.0  # how long to wait for a file, such as one on a network drive that hangs
+SKIPPED_S = 30.0  # how long a file that failed is not used
 
 
 @dataclass(slots=True)
@@ -58,12 +62,10 @@ class Cache(ABC):
             key: A digest of everything that the answer depends on.
             ask: Returns the answer.
         """
-        if (stored := self.get(key)) is not None:
-            return stored
         here = (os.getpid(), key)  # a forked process never gets its parent's answer
         fetch = self._fetches.get(here)
         if fetch is None or fetch.task.done() or fetch.task.cancelling():
-            fetch = _Fetch(asyncio.ensure_future(self._ask(key, ask)))
+            fetch = _Fetch(asyncio.ensure_future(self._answer(key, ask)))
             self._fetches[here] = fetch
         fetch.waiting += 1
         try:
@@ -75,10 +77,18 @@ class Cache(ABC):
                 if self._fetches.get(here) is fetch:
                     del self._fetches[here]
 
-    async def _ask(self, key: str, ask: Callable[[], Coroutine[Any, Any, str]]) -> str:
-        answer = await ask()
-        self.put(key, answer)
+    async def _answer(self, key: str, ask: Callable[[], Coroutine[Any, Any, str]]) -> str:
+        answer = await self._read(key)
+        if answer is None:
+            answer = await ask()
+            await self._write(key, answer)
         return answer
+
+    async def _read(self, key: str) -> str | None:
+        return self.get(key)
+
+    async def _write(self, key: str, value: str) -> None:
+        self.put(key, value)
 
     def __copy__(self) -> Self:
         return self
@@ -132,8 +142,9 @@ class MemoryCache(Cache):
 class SqliteCache(Cache):
     """Keeps answers in a file, for later runs and for other processes at the same time.
 
-    It stores digests of prompts, not prompts. If the file can't be read or written later, that is
-    logged and the question is asked: a cache never makes a judgement fail.
+    It stores digests of prompts, not prompts. A thread of its own reads and writes the file. If
+    the file fails later, is locked for a second or gives no answer in two, that is logged once, and
+    for 30 seconds all questions are asked without it: a cache never makes a judgement fail.
 
     Example:
         >>> import tempfile
@@ -161,52 +172,111 @@ class SqliteCache(Cache):
         self.path = Path(path).absolute()
         if not self.path.parent.is_dir():
             raise InvalidArgumentError(f"can't open the cache {self.path}: no such directory")
-        self._puts = -1  # the first one trims
         self._reset()
         try:
-            self._connection()
+            self._executor.submit(self._connection).result()
         except sqlite3.Error as error:
-            raise InvalidArgumentError(f"can't open the cache {self.path}: {error}") from error
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise InvalidArgumentError(f"can't open the cache {self.path}: {error}") from error
+            self._skip(error)
 
     def get(self, key: str) -> str | None:
         """Return the text of a key, or None."""
-        rows = self._execute("SELECT value FROM guerdon_answers WHERE key = ?", key)
-        return str(rows[0][0]) if rows else None
+        return self._result(self._start(self._select, key))
 
     def put(self, key: str, value: str) -> None:
         """Store a text, and remove the oldest ones if there are too many."""
-        statement = "INSERT OR REPLACE INTO guerdon_answers VALUES (?, ?, ?)"
-        self._execute(statement, key, value, time.time())
-        self._puts += 1
-        if self._puts % max(1, self.max_entries // 100) == 0:  # counting takes longer than writing
-            self._execute(
-                "DELETE FROM guerdon_answers WHERE key IN "
-                "(SELECT key FROM guerdon_answers ORDER BY used DESC LIMIT -1 OFFSET ?)",
-                self.max_entries,
-            )
+        self._result(self._start(self._insert, key, value))
+
+    async def _read(self, key: str) -> str | None:
+        return await self._result_async(self._start(self._select, key))
+
+    async def _write(self, key: str, value: str) -> None:
+        await self._result_async(self._start(self._insert, key, value))
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        with self._lock:
-            opened, process = self._opened, self._process
-            self._reset()
-        if opened is not None:
-            _close(process, opened)
+        executor, opened, process = self._executor, self._opened, self._process
+        self._reset()
+        if opened is not None and process == os.getpid():
+            with suppress(TimeoutError):
+                executor.submit(opened.close).result(DEADLINE_S)
+        executor.shutdown(wait=False)
 
     def _reset(self) -> None:
-        self._opened: sqlite3.Connection | None = None
         self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._opened: sqlite3.Connection | None = None
+        self._executor = ThreadPoolExecutor(1, "guerdon-cache")
+        self._skipped_until = 0.0
+        self._is_failing = False
+        self._puts = -1  # the first one trims
 
-    def _execute(self, statement: str, *values: Any) -> list[Any]:
+    def _start(self, work: Callable[..., T | None], *values: str) -> Future[T | None]:
         if self._process != os.getpid():
-            self._reset()  # SQLite can't be used across a fork, and the lock may be locked
+            self._reset()  # SQLite can't be used across a fork, and the thread isn't there
+        if not self._is_skipped():  # else its thread may be waiting for a drive
+            try:
+                return self._executor.submit(self._use, work, *values)
+            except RuntimeError as error:  # no thread can be started
+                self._skip(error)
+        nothing: Future[T | None] = Future()
+        nothing.set_result(None)
+        return nothing
+
+    def _result(self, started: Future[T | None]) -> T | None:
         try:
-            with self._lock:
-                return self._connection().execute(statement, values).fetchall()
+            return started.result(DEADLINE_S)
+        except TimeoutError:
+            started.cancel()
+            self._skip(f"no answer in {DEADLINE_S:g} s")
+            return None
+
+    async def _result_async(self, started: Future[T | None]) -> T | None:
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(started), DEADLINE_S)
+        except TimeoutError:
+            self._skip(f"no answer in {DEADLINE_S:g} s")
+            return None
+
+    def _is_skipped(self) -> bool:
+        return time.monotonic() < self._skipped_until
+
+    def _skip(self, reason: object) -> None:
+        """Don't use the file for some time; the first failure of several is logged."""
+        self._skipped_until = time.monotonic() + SKIPPED_S
+        if not self._is_failing:
+            self._is_failing = True
+            logger.warning("skipping the cache %s until it works again: %s", self.path, reason)
+
+    # In the thread of the executor
+
+    def _use(self, work: Callable[..., T | None], *values: str) -> T | None:
+        if self._is_skipped():  # since this was submitted
+            return None
+        try:
+            result = work(*values)
         except sqlite3.Error as error:
-            logger.warning("skipping the cache %s: %s", self.path, error)
-            return []
+            self._skip(error)
+            return None
+        self._is_failing = False
+        return result
+
+    def _select(self, key: str) -> str | None:
+        statement = "SELECT value FROM guerdon_answers WHERE key = ?"
+        row = self._connection().execute(statement, (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def _insert(self, key: str, value: str) -> None:
+        connection = self._connection()
+        statement = "INSERT OR REPLACE INTO guerdon_answers VALUES (?, ?, ?)"
+        connection.execute(statement, (key, value, time.time()))
+        self._puts += 1
+        if self._puts % max(1, self.max_entries // 100) == 0:  # counting takes longer than writing
+            connection.execute(
+                "DELETE FROM guerdon_answers WHERE key IN "
+                "(SELECT key FROM guerdon_answers ORDER BY used DESC LIMIT -1 OFFSET ?)",
+                (self.max_entries,),
+            )
 
     def _connection(self) -> sqlite3.Connection:
         if self._opened is None:

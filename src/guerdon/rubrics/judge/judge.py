@@ -23,7 +23,7 @@ from guerdon._validation import (
 )
 from guerdon.errors import InvalidArgumentError, RubricError
 from guerdon.rubrics.evaluation import together
-from guerdon.rubrics.judge.cache import Cache, cache_of
+from guerdon.rubrics.judge.cache import Cache, MemoryCache, cache_of
 from guerdon.rubrics.judge.question import (
     PROMPT_VERSION,
     ChatClient,
@@ -229,7 +229,8 @@ class LLMJudge(Rubric):
     async def judgement_async(self, action: Any, observation: Any) -> Judgement:
         """Like `judgement`, in async code, on any event loop."""
         question = self._question(action, observation)
-        verdicts = self._cached(question)
+        # A file is read on the background loop, which doesn't wait for it.
+        verdicts = self._cached(question) if isinstance(self._cache, MemoryCache) else None
         if verdicts is None:
             verdicts = await on_background(self._ask_all(question))
         return self._aggregated(verdicts)
