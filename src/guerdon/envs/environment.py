@@ -26,7 +26,6 @@ from pydantic import ValidationError
 
 from guerdon._background import run
 from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceError
-from guerdon.rubrics import step_rewards
 from guerdon.rubrics.calling import evaluate_step, evaluate_step_async
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.evaluation import in_thread
@@ -563,7 +562,6 @@ def _details(rubric: Rubric, evaluation: Evaluation, is_done: bool) -> dict[str,
 def _step_rewards(rubric: Rubric) -> dict[str, Any]:
     try:
         rewards = rubric.compute_step_rewards()
-        step_rewards.check(rubric, rewards, len(rewards))
     except Exception as error:
         return {STEP_REWARDS: None, STEP_REWARDS_ERROR: describe_failure(error)}
     return {STEP_REWARDS: rewards}

@@ -514,7 +514,7 @@ class RubricDict(_Collection, MutableMapping[str, Rubric]):
                     f"at step {step} several rubrics of the RubricDict were called: {called}; "
                     "its step rewards are only defined for one"
                 )
-            rewards[stamp] = known[called[0]].get(stamp, 0.0) if called else 0.0
+            rewards[stamp] = known[called[0]][stamp] if called else 0.0
         return rewards
 
 

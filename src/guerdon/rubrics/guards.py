@@ -202,10 +202,13 @@ class Guarded(Container):
         return ", ".join([*limits, f"on error: {self._on_error}"])
 
     def _rewards_by_step(self) -> dict[int, float]:
-        child, steps = self._only_child(), step_rewards.stamps(self)
-        if steps and step_rewards.failed(child, steps[-1]):  # the substitute counts
-            return step_rewards.scores_at(self, steps)
-        return step_rewards.on(steps, step_rewards.by_step(child))
+        steps = step_rewards.stamps(self)
+        scores = step_rewards.scores_at(self, steps)
+        substitutes = {stamp: scores[stamp] for stamp in steps if step_rewards.failed(self, stamp)}
+        if steps and steps[-1] in substitutes:  # of the episode, too
+            return scores
+        rewards = step_rewards.by_step(self._only_child())
+        return {**step_rewards.on(steps, rewards), **substitutes}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_abandoned": []}

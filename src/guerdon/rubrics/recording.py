@@ -276,8 +276,10 @@ def _log(frame: Frame, step: Step) -> None:
             except Exception as error:
                 trace(rubric, error)
                 refused = refused or error
+                outcome = Outcome(error=error)
         rubric._log[step.stamp] = outcome
     if refused is not None:
+        step.root._log[step.stamp] = Outcome(True, error=refused)
         raise refused
 
 

@@ -256,6 +256,9 @@ class Rubric(metaclass=RubricMeta):
         if "reset" in cls.__dict__:
             cls.reset = _once_per_pass(cls.__dict__["reset"])  # type: ignore[assignment, method-assign]
             cls._is_stateful = True
+        written = cls.__dict__.get("compute_step_rewards")
+        if written is not None and not hasattr(written, "__isabstractmethod__"):
+            cls.compute_step_rewards = step_rewards.checked(written)  # type: ignore[method-assign]
         cls._configures = configuring_names(cls)
         cls._overrides_step_rewards = cls.compute_step_rewards is not Rubric.compute_step_rewards
         cls._overrides_loading = cls.load_state_dict is not Rubric.load_state_dict

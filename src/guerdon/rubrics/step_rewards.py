@@ -3,12 +3,16 @@
 While an episode runs, each rubric's log keeps what it did at each step (see `recording`). When
 step rewards are requested, they are combined from the trajectory rubrics up (`by_step`). Steps are
 identified by stamps that only grow, so that a rubric that saw some of them stays aligned.
+
+The reward of a step at which a rubric failed is unknown: NaN, until a `Guarded` or a hand-written
+parent that handled the failure replaces it. One that remains is a `TrajectoryError` (`compute`).
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from guerdon.errors import TrajectoryError
@@ -36,8 +40,26 @@ def compute(rubric: Any) -> list[float]:
             f"{type(rubric).__name__} contains no trajectory rubric: "
             "the rewards of its steps are its scores"
         )
+    for stamp in rubric._log:
+        check_known(rubric, stamp)
     rewards = by_step(rubric)
-    return [rewards[stamp] for stamp in sorted(rewards)]
+    for stamp, reward in rewards.items():
+        if math.isnan(reward):  # a shared rubric failed in another place
+            for each in rubric.rubrics():
+                check_known(each, stamp)
+    return [finite(rubric, rewards[stamp]) for stamp in sorted(rewards)]
+
+
+def checked(written: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
+    """Make an author's `compute_step_rewards` raise if a step failed or its result is invalid."""
+
+    @functools.wraps(written)
+    def compute_step_rewards(self: Any) -> list[float]:
+        if type(self).compute_step_rewards is not compute_step_rewards:  # super() in a subclass
+            return written(self)  # type: ignore[no-any-return]
+        return compute(self)
+
+    return compute_step_rewards
 
 
 def _is_in_episodes(rubric: Any) -> bool:
@@ -52,17 +74,17 @@ def stamps(rubric: Any) -> list[int]:
 
 
 def by_step(rubric: Any) -> dict[int, float]:
-    """Return the step rewards of a rubric by stamp."""
+    """Return the step rewards of a rubric by stamp; NaN for those that are unknown."""
     if rubric._overrides_step_rewards:
-        rewards = rubric.compute_step_rewards()
+        written = type(rubric).compute_step_rewards.__wrapped__(rubric)
         steps = rubric._stamps if rubric._is_trajectory else stamps(rubric)
-        check(rubric, rewards, len(steps))
-        return dict(zip(steps, map(float, rewards), strict=True))
-    if not rubric._find_traits().has_trajectory:
-        return scores_at(rubric, rubric._log)
-    scores_at(rubric, rubric._log)  # raises for a step at which it failed: its reward is unknown
-    own: dict[int, float] = rubric._rewards_by_step()
-    return own
+        rewards = dict(zip(steps, _checked(rubric, written, len(steps)), strict=True))
+    elif rubric._find_traits().has_trajectory:
+        rewards = rubric._rewards_by_step()
+    else:
+        rewards = scores_at(rubric, rubric._log)
+    unknown = [stamp for stamp in rubric._log if _is_unknown(rubric, stamp)]
+    return {**rewards, **dict.fromkeys(unknown, math.nan)}
 
 
 def on(steps: Iterable[int], rewards: Mapping[int, float]) -> dict[int, float]:
@@ -71,13 +93,40 @@ def on(steps: Iterable[int], rewards: Mapping[int, float]) -> dict[int, float]:
 
 
 def scores_at(rubric: Any, steps: Iterable[int]) -> dict[int, float]:
-    """Return the scores of a rubric as the rewards of steps."""
-    return {stamp: _score(rubric, stamp) for stamp in steps}
+    """Return the scores of a rubric as the rewards of steps: 0.0 if it was not called."""
+    outcomes = {stamp: _outcome(rubric, stamp) for stamp in steps}
+    return {
+        stamp: math.nan if _is_unknown(rubric, stamp) else outcome.value or 0.0
+        for stamp, outcome in outcomes.items()
+    }
 
 
 def failed(rubric: Any, stamp: int) -> bool:
-    """Whether a rubric was evaluated at a step, and raised."""
+    """Whether a rubric failed at a step, also if it has returned a substitute."""
     return _outcome(rubric, stamp).error is not None
+
+
+def _is_unknown(rubric: Any, stamp: int) -> bool:
+    """Whether a rubric failed at a step, or was cancelled, and returned nothing."""
+    outcome = _outcome(rubric, stamp)
+    return outcome.value is None and (outcome.called or outcome.error is not None)
+
+
+def check_known(rubric: Any, stamp: int) -> None:
+    """Check that a rubric didn't fail at a step.
+
+    Raises:
+        TrajectoryError: It failed; the message names the step and the cause.
+    """
+    if _is_unknown(rubric, stamp):
+        error = _outcome(rubric, stamp).error
+        cause = "was cancelled there"
+        if error is not None:
+            cause = f"failed there with {type(error).__name__}: {error}"
+        raise TrajectoryError(
+            f"the reward of step {stamps(rubric).index(stamp)} isn't known: "
+            f"{type(rubric).__name__} {cause}"
+        ) from error
 
 
 def final_score(rubric: Any) -> float | None:
@@ -86,9 +135,10 @@ def final_score(rubric: Any) -> float | None:
     if rubric._is_trajectory and seen:
         final: float = rubric._final_score()
         return final
-    if not seen or not _outcome(rubric, seen[-1]).called:
+    if not seen:
         return None
-    return _score(rubric, seen[-1])
+    check_known(rubric, seen[-1])
+    return _outcome(rubric, seen[-1]).value
 
 
 def was_called(rubric: Any, stamp: int) -> bool:
@@ -104,7 +154,9 @@ def of_hand_written(rubric: Any) -> dict[int, float]:
     """
     outcomes = {stamp: _outcome(rubric, stamp) for stamp in stamps(rubric)}
     credited = {
-        stamp: _credited(rubric, outcome) for stamp, outcome in outcomes.items() if outcome.used
+        stamp: _credited(rubric, outcome)
+        for stamp, outcome in outcomes.items()
+        if outcome.used and not _is_unknown(rubric, stamp)
     }
     if None in credited.values():
         for each in rubric.rubrics():
@@ -112,12 +164,8 @@ def of_hand_written(rubric: Any) -> dict[int, float]:
                 by_step(each)  # raises if several of its rubrics were called at one step
         return scores_at(rubric, outcomes)
     known = {id(child): by_step(child) for child in credited.values()}
-    return {
-        stamp: known[id(credited[stamp])].get(stamp, 0.0)
-        if stamp in credited
-        else _score(rubric, stamp)
-        for stamp in outcomes
-    }
+    of_children = {stamp: known[id(child)][stamp] for stamp, child in credited.items()}
+    return {**scores_at(rubric, outcomes), **of_children}
 
 
 def _credited(rubric: Any, outcome: Outcome) -> Any | None:
@@ -132,19 +180,7 @@ def _outcome(rubric: Any, stamp: int) -> Outcome:
     return outcome
 
 
-def _score(rubric: Any, stamp: int) -> float:
-    """The score of a rubric at a step; 0.0 if it was not called."""
-    outcome = _outcome(rubric, stamp)
-    if outcome.error is not None and outcome.value is None:
-        step = stamps(rubric).index(stamp)
-        raise TrajectoryError(
-            f"the reward of step {step} isn't known: {type(rubric).__name__} failed there with "
-            f"{type(outcome.error).__name__}: {outcome.error}"
-        ) from outcome.error
-    return outcome.value if outcome.value is not None else 0.0
-
-
-def check(rubric: Any, rewards: Sequence[float], steps: int) -> None:
+def _checked(rubric: Any, rewards: Sequence[float], steps: int) -> list[float]:
     """Check the step rewards of an author's rubric.
 
     Raises:
@@ -156,5 +192,4 @@ def check(rubric: Any, rewards: Sequence[float], steps: int) -> None:
             f"{type(rubric).__name__}.compute_step_rewards returned {len(rewards)} rewards for "
             f"{steps} steps; it must return one per step"
         )
-    for reward in rewards:
-        finite(rubric, reward)
+    return [finite(rubric, reward) for reward in rewards]

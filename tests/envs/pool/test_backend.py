@@ -2,8 +2,12 @@
 
 import asyncio
 import logging
+import signal
+import subprocess
+import sys
 import threading
 
+import anyio
 import pytest
 
 from guerdon import Environment, EnvPool
@@ -213,6 +217,102 @@ def test_thread_backend_an_async_environment_that_raises_is_reported_at_once_and
 
     play(main)
     assert kind.notes == ["made", "closed", "made", "closed"]
+
+
+async def raises(error):
+    raise error
+
+
+async def in_task(error):
+    await asyncio.create_task(raises(error))
+
+
+async def in_gather(error):
+    await asyncio.gather(raises(error), asyncio.sleep(0))
+
+
+async def in_group(error):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(raises(error))
+
+
+async def in_anyio_group(error):
+    async with anyio.create_task_group() as group:
+        group.start_soon(raises, error)
+
+
+async def unawaited(error):
+    task = asyncio.create_task(raises(error))
+    while not task.done():
+        await asyncio.sleep(0)
+    raise task.exception()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt("mine"), SystemExit("mine")], ids=repr)
+@pytest.mark.parametrize("how", [raises, in_task, in_gather, in_group, in_anyio_group, unawaited])
+def test_thread_backend_async_environment_that_would_end_the_loop_fails_alone(how, error):
+    class Ends(AsyncWorld):
+        async def step_async(self, action, timeout_s=None, **kwargs):
+            if action.value == 0:
+                await how(error)
+            return await super().step_async(action)
+
+    async def main():
+        async with EnvPool(Ends, n=2, timeout_s=SOON) as pool:
+            await pool.reset_batch()
+            bad, good = await pool.step_batch([Move(value=0), Move()])
+            assert bad.done
+            assert bad.reward is None
+            assert good.reward == 1.0
+            await pool.reset_batch()
+            assert rewards(await pool.step_batch([Move()] * 2)) == [1.0, 1.0]
+
+    play(main)
+
+
+def test_thread_backend_leaves_the_tasks_of_others_in_its_loop_unchanged():
+    async def main():
+        async with EnvPool(AsyncWorld, n=1, timeout_s=SOON) as pool:
+            await pool.reset_batch()
+            with pytest.raises(OSError, match="mine"):
+                await asyncio.create_task(raises(OSError("mine")), name="named")
+            await asyncio.create_task(raises(KeyboardInterrupt("real")))
+
+    with pytest.raises(KeyboardInterrupt, match="real"):
+        play(main)
+
+
+CTRL_C = """
+import asyncio
+from guerdon import EnvPool
+from tests.envs.pool.test_backend import AsyncWorld, Move
+
+class Busy(AsyncWorld):
+    async def step_async(self, action, **kwargs):
+        print("steps", flush=True)
+        while True:
+            sum(range(1000))
+            await asyncio.sleep(0)
+
+async def main():
+    async with EnvPool(Busy, n=2) as pool:
+        await pool.reset_batch()
+        await pool.step_batch([Move(), Move()])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.edge
+def test_thread_backend_ctrl_c_ends_a_trainer_with_async_environments():
+    process = subprocess.Popen(
+        [sys.executable, "-c", CTRL_C], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "steps\n"
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=SOON)
+    assert "KeyboardInterrupt" in error
+    assert process.returncode == -signal.SIGINT
 
 
 def test_thread_backend_an_async_environment_that_waits_for_ever_does_not_delay_the_others(kind):

@@ -444,6 +444,44 @@ def test_env_pool_a_step_before_the_first_reset_is_reported():
     play(main)
 
 
+def no_thread(thread):
+    raise RuntimeError("can't start new thread")
+
+
+def test_env_pool_resets_that_get_no_thread_fail_until_one_can_be_started(monkeypatch):
+    async def main():
+        async with EnvPool(World, n=3, timeout_s=SOON) as pool:
+            with monkeypatch.context() as full:
+                full.setattr(threading.Thread, "start", no_thread)
+                for _ in range(2):
+                    for failed in await pool.reset_batch():
+                        assert failed.done
+                        assert "can't start new thread" in failed.metadata["error"]
+            await pool.reset_batch()
+            assert rewards(await pool.step_batch([Move(value=2)] * 3)) == [2.0] * 3
+
+    play(main)
+
+
+def test_env_pool_steps_that_get_no_thread_fail_without_blocking_the_next_reset(monkeypatch):
+    monkeypatch.setattr("guerdon.envs.runner.IDLE_S", 0.01)
+
+    async def main():
+        async with EnvPool(World, n=3, timeout_s=SOON) as pool:
+            await pool.reset_batch()
+            while any(each.name == "guerdon-pool" for each in threading.enumerate()):
+                await asyncio.sleep(0.01)
+            with monkeypatch.context() as full:
+                full.setattr(threading.Thread, "start", no_thread)
+                for failed in await pool.step_batch([Move()] * 3):
+                    assert failed.reward is None
+                    assert "can't start new thread" in failed.metadata["error"]
+            await pool.reset_batch()
+            assert rewards(await pool.step_batch([Move(value=2)] * 3)) == [2.0] * 3
+
+    play(main)
+
+
 def test_env_pool_a_hanging_environment_does_not_delay_the_others(blocking):
     kind = blocking()
 

@@ -435,6 +435,25 @@ def test_session_reports_what_an_async_environment_raises(play, fault):
     assert other.ask(step("good"))["data"]["reward"] == 0.4
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_session_reports_what_a_task_of_an_async_environment_raises(play, error):
+    class Async(Echo):
+        async def step_async(self, action, **kwargs):
+            async def task():
+                raise error
+
+            if action.text == "bad":
+                await asyncio.create_task(task())
+            return await self.score_async(action, Said(text=action.text))
+
+    served = play(Async)
+    client, other = served.client(), served.client()
+    client.ask(RESET)
+    assert client.error(step("bad")) == "EXECUTION_ERROR"
+    assert client.ask(step("good"))["data"]["reward"] == 0.4
+    assert other.ask(step("good"))["data"]["reward"] == 0.4
+
+
 def test_session_reports_a_cancelled_task_of_the_environment(play):
     class Async(Echo):
         async def step_async(self, action, **kwargs):
