@@ -15,7 +15,8 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -427,10 +428,7 @@ class EnvCall:
         """Return what the call raised, as an exception that ends no event loop."""
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             return error
-        raised = f"raised {error!r:.200}"
-        if isinstance(error, SystemExit):
-            raised = f"called sys.exit({error.code!r})"
-        return EnvError(f"{self.what} {raised}", exception=error)
+        return EnvError(_raised(self.what, error), exception=error)
 
     def end_if_late(self, now: float) -> None:
         """End the waiting if the call's time is over."""
@@ -484,17 +482,26 @@ class EnvThreads:
     def start(self, call: EnvCall, *, is_async: bool = False) -> None:
         """Start a call, in a thread or as a task."""
         if is_async:
+            _contain_exits(self.loop)
             call.task = task = self.loop.create_task(self._run_task(call))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
-        if self._is_closed:  # its threads are ending
-            threading.Thread(target=self._work, args=(call,), name=self._name, daemon=True).start()
-            return
         self._outstanding += 1
-        self._queue.put(call)
-        if self.threads < self._outstanding:
-            self._recruit()
+        if self._is_closed:  # its threads are ending
+            problem, has_thread = self._start_thread(call), False
+        else:
+            problem = self._recruit()
+            has_thread = self.threads > self.stuck
+        if has_thread:
+            self._queue.put(call)
+        elif problem is not None:
+            call.error = EnvError(
+                f"no thread could be started for the environment: {problem}; raise the limit on "
+                "processes and threads (`ulimit -u`), or run fewer environments"
+            )
+            self._ended.append(call)
+            self.loop.call_soon(self._collect)
 
     def abandon(self, call: EnvCall, closes: Any) -> bool:
         """Leave a call to itself, and drop its result.
@@ -515,6 +522,7 @@ class EnvThreads:
         elif call.started_at:
             call.is_stuck = True
             self.stuck += 1
+            self._recruit()
         else:
             call.closes, call.makes = None, False
             return False
@@ -560,10 +568,21 @@ class EnvThreads:
         if self.alarms:
             self._ticker = self.loop.call_later(TICK_S, self._tick)
 
-    def _recruit(self) -> None:
+    def _recruit(self) -> RuntimeError | None:
+        """Start the threads that are missing, and return the error if that is impossible."""
         while self.threads < min(self._outstanding, self.size + self.stuck):
+            problem = self._start_thread()
+            if problem is not None:
+                return problem
             self.threads += 1
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return None
+
+    def _start_thread(self, *only: EnvCall) -> RuntimeError | None:
+        try:
+            threading.Thread(target=self._work, args=only, name=self._name, daemon=True).start()
+        except RuntimeError as problem:  # a limit of the system is reached
+            return problem
+        return None
 
     def _work(self, only: EnvCall | None = None) -> None:
         take = self._queue.get
@@ -623,6 +642,7 @@ class EnvThreads:
 
     async def _run_task(self, call: EnvCall) -> None:
         call.started_at = monotonic()
+        _is_environment.set(True)  # in this task, and in those that it starts
         try:
             call.result = await call.function()
         except BaseException as error:  # sys.exit() too: it ends a call, not the event loop
@@ -631,6 +651,69 @@ class EnvThreads:
             call.deliver()
         else:
             await call.clean_up_async(self)
+
+
+# asyncio ends its loop if a task raises KeyboardInterrupt or SystemExit, for `asyncio.run` and
+# Ctrl-C. If an environment raises it in a task of its own, only that call must fail.
+
+_is_environment: ContextVar[bool] = ContextVar("guerdon_is_environment", default=False)
+
+
+def _contain_exits(loop: asyncio.AbstractEventLoop) -> None:
+    """Make the tasks that environments start in this loop raise no exception that ends it."""
+    factory: Any = loop.get_task_factory()
+    if not isinstance(factory, _TaskFactory):
+        loop.set_task_factory(_TaskFactory(factory or _new_task))
+
+
+def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    return asyncio.Task(coroutine, loop=loop, **options)
+
+
+class _TaskFactory:
+    """The event loop's task factory, which wraps the coroutines of environments' tasks."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        if _is_environment.get():
+            coroutine = _Contained(coroutine)
+        return self._make(loop, coroutine, **options)
+
+
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine that raises `EnvError` instead of KeyboardInterrupt and SystemExit."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def send(self, value: Any) -> Any:
+        return self._resume(self._coroutine.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._resume(self._coroutine.throw, *error)
+
+    def _resume(self, resume: Callable[..., Any], *value: Any) -> Any:
+        try:
+            return resume(*value)
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise EnvError(_raised("a task", error), exception=error) from error
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Any:
+        return self._coroutine.__await__()
+
+    def __getattr__(self, name: str) -> Any:  # cr_frame and others, for tracebacks and anyio
+        return getattr(self._coroutine, name)
+
+
+def _raised(what: str, error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"{what} called sys.exit({error.code!r})"
+    return f"{what} raised {error!r:.200}"
 
 
 # One environment -----------------------------------------------------------------------------
