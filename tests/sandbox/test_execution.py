@@ -220,16 +220,50 @@ def test_run_with_the_lowest_limits_ends(shared, name):
     assert shared.run("", limits=Limits(**{name: 1})).ending == "ok"
 
 
-def test_run_counts_processes_and_threads(shared):
+# They end before anything is measured.
+MANY = {
+    "threads": "import threading\nstop = threading.Event()\ncount = 1\ntry:\n"
+    "    while count < 60:\n"
+    "        threading.Thread(target=stop.wait).start()\n        count += 1\n"
+    "except RuntimeError: pass\nstop.set()\nprint(count)",
+    "processes": "import os\nreading, writing = os.pipe()\ncount = 1\ntry:\n    while count < 60:\n"
+    "        if os.fork() == 0: os.close(writing); os.read(reading, 1); os._exit(0)\n"
+    "        count += 1\nexcept OSError: pass\nos.close(writing)\nprint(count)",
+}
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_run_limits_processes_and_threads(shared, kind):
     if shared.name == "process":
-        pytest.skip("process counts those of the user together")
-    program = (
-        "import threading, time\nstop = threading.Event()\ntry:\n"
-        "    for count in range(1, 50): threading.Thread(target=stop.wait).start()\n"
-        "except RuntimeError: pass\nprint(count)\nstop.set()"
-    )
-    found = int(shared.run(program, limits=Limits(processes=4)).stdout)
-    assert found == 4 if os.geteuid() == 0 else found >= 4
+        pytest.skip("process measures them at intervals")
+    assert shared.run(MANY[kind], limits=Limits(processes=16)).stdout == "16\n"
+
+
+MANY_AS_A_USER = """
+import json, sys
+from guerdon import EvalSandbox, Limits, open_sandbox
+from guerdon.rubrics import RewardSource
+many, limits = json.load(sys.stdin), Limits(processes=16)
+with open_sandbox("strict", workers=1, limits=limits) as sandbox:
+    exact = sandbox.facts["threads"] == "limited by the kernel"
+    found = [int(sandbox.run(each).stdout or 0) for each in many.values()]
+lines = many["threads"].replace("print", "return ").splitlines()
+source = RewardSource("\\n    ".join(["def f(messages):", *lines]), "f")
+for reuse in (False, True):
+    with EvalSandbox(source, level="strict", limits=limits, reuse=reuse) as sandbox:
+        found.append(int(sandbox.evaluate([]).score or 0))
+print(json.dumps([exact, found]))
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root can become another user"
+)
+def test_run_limits_processes_and_threads_as_an_ordinary_user(as_ordinary_user):
+    exact, found = json.loads(as_ordinary_user(MANY_AS_A_USER, stdin=json.dumps(MANY)))
+    if not exact:
+        pytest.skip("a user namespace is needed, as containers forbid")
+    assert found == [16] * 4
 
 
 def test_execution_is_frozen():

@@ -230,6 +230,18 @@ def test_function_pool_call_ends_threads(opened):
     assert [sandbox.evaluate(CHAT).score for _ in range(3)] == [1.0] * 3
 
 
+@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
+def test_function_pool_limits_threads(opened, level, reuse):
+    if level == "process":
+        pytest.skip("process measures them at intervals")
+    text = (
+        "import threading\ndef f(messages):\n    stop = threading.Event()\n    count = 1\n    try:\n"
+        "        while count < 60:\n            threading.Thread(target=stop.wait).start()\n"
+        "            count += 1\n    except RuntimeError: pass\n    stop.set()\n    return count"
+    )
+    assert opened(text, reuse=reuse, limits=Limits(processes=16)).evaluate(CHAT).score == 16.0
+
+
 def test_function_pool_call_has_five_descriptors(opened):
     text = (
         "import os\ndef f(messages):\n    found = []\n    for n in range(1024):\n"

@@ -25,7 +25,7 @@ def limits_of_a_process(code: str, limits: dict[str, object]) -> list[object]:
         "import resource",
         "from guerdon.sandbox.locking.rlimits import limit_call",
         code,
-        f"limit_call({limits}, uid=None)",
+        f"limit_call({limits})",
         f"print([resource.getrlimit(getattr(resource, 'RLIMIT_' + kind)) for kind in {KINDS}])",
     ]
     done = subprocess.run(

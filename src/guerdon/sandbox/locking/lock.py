@@ -25,7 +25,7 @@ from guerdon.sandbox.locking import privileges, rules
 from guerdon.sandbox.locking.filters import assemble
 from guerdon.sandbox.locking.landlock import FileRules, abi_version
 from guerdon.sandbox.locking.privileges import Capability
-from guerdon.sandbox.locking.rlimits import limit_call, limit_memory
+from guerdon.sandbox.locking.rlimits import limit_call, limit_memory, limit_processes
 from guerdon.sandbox.locking.syscalls import (
     ARCHITECTURES,
     PR_SET_PDEATHSIG,
@@ -68,14 +68,14 @@ class LimitsLock:
             SandboxError: A step was refused. The process must end, as after all methods.
         """
         _die_with_parent()
-        limit_call(limits, uid=None)
+        limit_call(limits)
 
     def lock_template(self, limits: dict[str, Any]) -> None:
         """Lock a template, before it imports user code. Its calls are limited one by one."""
         _die_with_parent()
 
     def limit_calls(self, limits: dict[str, Any]) -> None:
-        """Limit the memory of a locked template, before its first call."""
+        """Limit the memory and threads of a locked template, before its first call."""
         limit_memory(limits)
 
     def lock_function_call(self, limits: dict[str, Any]) -> None:
@@ -115,6 +115,10 @@ class StrictLock(LimitsLock):
             raise SandboxError(f"other users can't read {shut[0]}: chmod -R o+rX {shut[0]}")
         self._user = privileges.ReservedUser() if root else None
         self.uid = self._user.uid if self._user is not None else None
+        # How many processes count that don't belong to calls: in a namespace, this one. There a
+        # capability that is kept would have no effect.
+        apart = not root and self.keep is None and privileges.enter_user_namespace()
+        self._others = 0 if root else 1 if apart else None
         architecture, abi = this_architecture(), abi_version()
         assert architecture is not None  # see `requirements`
         policies = (rules.template(abi), rules.program(abi), rules.function_call())
@@ -124,7 +128,10 @@ class StrictLock(LimitsLock):
 
     def facts(self) -> dict[str, str]:
         """Return what is in force on this machine."""
-        found = facts() | {"calls run as": "this user" if self.uid is None else str(self.uid)}
+        found = facts() | {
+            "calls run as": "this user" if self.uid is None else str(self.uid),
+            "threads": "counted every 20 ms" if self._others is None else "limited by the kernel",
+        }
         return found if self.keep is None else found | {"capability kept": self.keep.name}
 
     @contextlib.contextmanager
@@ -145,8 +152,10 @@ class StrictLock(LimitsLock):
         self._parent = os.getpid()
 
     def limit_calls(self, limits: dict[str, Any]) -> None:
-        """Limit the memory of a template, and so that of its copies."""
+        """Limit a template, and so its copies."""
         limit_memory(limits, self.descriptors[0])
+        if self._others is not None:
+            limit_processes(limits, others=self._others)
 
     def lock_function_call(self, limits: dict[str, Any]) -> None:
         """Load the filter of a call; it has the limits of its template."""
@@ -164,7 +173,7 @@ class StrictLock(LimitsLock):
 
     def _lock(self, policy: str, limits: dict[str, Any]) -> None:
         try:
-            limit_call(limits, uid=self.uid)
+            limit_call(limits, others=self._others)
             with self._built or self.files.build() as built:
                 # This also sets no_new_privs, which the filter requires.
                 built.restrict()

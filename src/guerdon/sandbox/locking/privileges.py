@@ -17,6 +17,10 @@ from enum import IntEnum
 from guerdon.errors import SandboxError
 from guerdon.sandbox.locking.syscalls import call, prctl
 
+# linux/sched.h
+CLONE_NEWUSER = 0x1000_0000
+# The first kernel that counts the processes of a user in each user namespace.
+COUNTS_IN_NAMESPACES = (5, 14)
 # linux/prctl.h and linux/capability.h
 PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 8, 24, 47, 4
 CAPABILITY_VERSION_3 = 0x2008_0522
@@ -149,6 +153,22 @@ def _empty_bounding_set() -> None:
 def has_spare_users() -> bool:
     """Return whether this user namespace has unassigned user ids."""
     return any(_candidates())
+
+
+def enter_user_namespace() -> bool:
+    """Move this process into a user namespace of its own, and return whether that succeeded.
+
+    There the kernel counts its threads, and those of its descendants, apart from all others of the
+    user. Containers usually forbid it.
+    """
+    release = os.uname().release.split(".")
+    if tuple(map(int, release[:2])) < COUNTS_IN_NAMESPACES:
+        return False
+    try:
+        call("unshare", CLONE_NEWUSER)
+    except OSError:
+        return False
+    return True
 
 
 def _candidates() -> Iterator[int]:

@@ -31,13 +31,13 @@ MOST = 2**62
 _counted: dict[int, tuple[float, int]] = {}
 
 
-def limit_call(limits: dict[str, Any], *, uid: int | None) -> None:
+def limit_call(limits: dict[str, Any], *, others: int | None = None) -> None:
     """Set all limits of a call. Lower limits of the process are kept.
 
     Args:
         limits: The limits as the supervisor receives them. At that on processor time, rounded up
             to seconds, the process receives a signal; a second later, it is killed.
-        uid: The user as whom only this sandbox runs; None is the present user.
+        others: See `limit_processes`.
     """
     same = {
         "RLIMIT_FSIZE": limits["file_bytes"] + 1,  # which shows that it was too much
@@ -50,16 +50,30 @@ def limit_call(limits: dict[str, Any], *, uid: int | None) -> None:
         "RLIMIT_SIGPENDING": 64,
         "RLIMIT_STACK": STACK_BYTES,
     }
-    # Processes and threads of the user together. The kernel doesn't apply this limit to root.
-    if uid is not None:
-        same["RLIMIT_NPROC"] = limits["processes"] + limits.get("others", 0)
-    elif sys.platform == "linux" and os.geteuid() != 0:
-        same["RLIMIT_NPROC"] = threads_of_user(os.geteuid()) + limits["processes"] + SLACK
     for name, value in same.items():
         _limit(name, value, value)
     if limits["cpu"] is not None:
         _limit("RLIMIT_CPU", ceil(limits["cpu"]), ceil(limits["cpu"]) + 1)
     limit_memory(limits)
+    limit_processes(limits, others=others)
+
+
+def limit_processes(limits: dict[str, Any], *, others: int | None) -> None:
+    """Limit how many processes and threads this process and its children may have.
+
+    The kernel counts those of a user, in each user namespace, and doesn't limit root.
+
+    Args:
+        limits: The limits as the supervisor receives them.
+        others: How many processes that don't belong to calls it counts; None if this is the user of
+            unknown others, so that this limit is far higher.
+    """
+    if others is not None:
+        others += limits.get("others", 0)
+    elif sys.platform == "linux" and os.geteuid() != 0:
+        others = threads_of_user(os.geteuid()) + SLACK
+    if others is not None:
+        _limit("RLIMIT_NPROC", limits["processes"] + others, limits["processes"] + others)
 
 
 def limit_memory(limits: dict[str, Any], statm: str | int = "/proc/self/statm") -> None:

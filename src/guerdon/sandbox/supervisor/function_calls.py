@@ -185,6 +185,8 @@ class FunctionCalls(Calls):
         call = Call(self._limits, list, self._baseline)
         if memory > self._baseline + self._limits["memory"]:
             call.cause = "memory"
+        elif self._reuse and self._stat and self._stat.threads > self._limits["processes"]:
+            call.cause = "processes"
         elif self._others() or (not self._reuse and self._is_active(before)):
             call.cause = "left_running"
         # Its copies share what it has now.
@@ -327,7 +329,8 @@ def serve(config: dict[str, Any], channel: socket.socket, fds: list[int], lock: 
         callee: Callee = load(file.read())
     with open(DESCRIPTION, "wb") as file:
         file.write(callee.description)
-    lock.limit_calls(config["limits"])
+    # The kernel counts the template with its calls.
+    lock.limit_calls(config["limits"] | {"others": 0 if config["reuse"] else 1})
     if config["reuse"]:
         lock.lock_reused()
         supervisor.send(READY)
