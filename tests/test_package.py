@@ -27,6 +27,7 @@ FLOORS = {
     "errors": 1,
     "_background": 1,
     "_loading": 1,
+    "_patterns": 1,
     "_registry": 1,
     "_problems": 1,
     "_validation": 1,

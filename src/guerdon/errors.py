@@ -6,6 +6,7 @@
     ├── InvalidArgumentError (ValueError)     an argument outside what is accepted
     ├── MissingExtraError (ImportError)       an optional package that isn't installed
     ├── MissingInputError (LookupError)       an action or observation lacks what a rubric reads
+    ├── PatternTimeoutError (TimeoutError)    a regular expression took too long on a text
     ├── LoadError                             a reward or environment that can't be loaded by name
     ├── RubricError                           an invalid tree of rubrics or an invalid score
     │   ├── RubricDefinitionError (TypeError, ValueError)   an invalid class, child or cycle
@@ -76,6 +77,7 @@ __all__ = [
     "MissingExtraError",
     "MissingInputError",
     "NoAggregationError",
+    "PatternTimeoutError",
     "PolicyError",
     "RewardConfigError",
     "RewardFunctionError",
@@ -118,6 +120,18 @@ class MissingExtraError(GuerdonError, ImportError):
 
 class MissingInputError(GuerdonError, LookupError):
     """An action or an observation lacks what a rubric reads."""
+
+
+class PatternTimeoutError(GuerdonError, TimeoutError):
+    """A regular expression took too long on a text.
+
+    Attributes:
+        seconds: The limit, in seconds of CPU time.
+    """
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class LoadError(GuerdonError):

@@ -15,6 +15,7 @@ from guerdon import (
     NumericAnswer,
     Rollout,
     Rubric,
+    _patterns,
     score_rollouts,
 )
 from guerdon.rollouts.playing.policies import PolicyOutput, ReplayPolicy, ScriptedPolicy
@@ -200,6 +201,14 @@ def test_rollout_worker_stop_pattern_ends_the_episode_after_its_step():
 def test_rollout_worker_accepts_a_compiled_stop_pattern():
     record = play(Guessing, guesses(1), stop_pattern=re.compile("NUMBER", re.IGNORECASE))
     assert record.ended == "pattern"
+
+
+def test_rollout_worker_stop_pattern_that_takes_too_long_fails_the_episode(monkeypatch):
+    monkeypatch.setattr(_patterns, "MATCH_SECONDS", 0.05)
+    policy = ScriptedPolicy([PolicyOutput({"number": 1}, "a" * 2000)])
+    record = play(Guessing, policy, stop_pattern="(?:a.*){6}b")
+    assert (record.ended, len(record.steps)) == ("error", 1)
+    assert "`stop_pattern` '(?:a.*){6}b' took more than 0.05 s" in record.error
 
 
 # What goes wrong

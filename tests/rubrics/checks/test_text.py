@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from guerdon import _patterns
 from guerdon.errors import InvalidArgumentError, MissingInputError, StateError
 from guerdon.rubrics.checks import ExactMatch, LengthBounds, RegexMatch, RepetitionBounds
 
@@ -41,8 +42,15 @@ def test_regex_match_explains_the_pattern():
 
 @pytest.mark.parametrize("pattern", ["(", "*", None, b"x", "(?P<1>x)"])
 def test_regex_match_rejects_invalid_patterns(pattern):
-    with pytest.raises(InvalidArgumentError, match="`pattern` must be a"):
+    with pytest.raises(InvalidArgumentError, match="`pattern` must be"):
         RegexMatch(pattern)
+
+
+def test_regex_match_that_takes_too_long_fails_without_a_score(monkeypatch):
+    monkeypatch.setattr(_patterns, "MATCH_SECONDS", 0.05)
+    score = RegexMatch("(?:a.*){6}b").score("a" * 2000, None)
+    assert (score.value, score.status) == (None, "failed")
+    assert "took more than 0.05 s on a text of 2000 characters" in score.error
 
 
 def test_regex_match_recompiles_when_its_configuration_is_set():

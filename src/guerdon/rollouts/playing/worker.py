@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from guerdon._background import background_loop, run
+from guerdon._patterns import Pattern
 from guerdon._validation import check_choice, check_integer, check_seconds, shown
 from guerdon.envs.runner import EnvRunner, EnvThreads, Keywords
 from guerdon.errors import InvalidArgumentError, PolicyError
@@ -105,7 +106,8 @@ class RLRolloutWorker:
             are empty for the first. By default a message for each call, or one of the user; its
             text is the observation's own (`messages`, `content`, `message`, `text`, `prompt`), or
             else its JSON.
-        stop_pattern: A regular expression that ends the episode if it matches in the raw output.
+        stop_pattern: A regular expression that ends the episode if it matches in the raw output, as
+            for `RegexMatch`.
         tools: The tools that the policy gets; by default the environment's own `tools`.
         step_timeout: Seconds that the environment may take for a reset or a step.
         policy_timeout: Seconds that the policy may take for a decision.
@@ -136,7 +138,7 @@ class RLRolloutWorker:
         self.max_steps = check_integer("max_steps", max_steps, low=1)
         self.to_action = to_action
         self.to_messages = to_messages
-        self.stop_pattern = _pattern(stop_pattern)
+        self.stop_pattern = None if stop_pattern is None else Pattern("stop_pattern", stop_pattern)
         self.first_observation = check_choice(
             "first_observation", first_observation, ("auto", "always", "never")
         )
@@ -294,15 +296,6 @@ def _is_factory(env: Any) -> bool:
     )
 
 
-def _pattern(given: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
-    try:
-        return None if given is None else re.compile(given)
-    except (re.error, TypeError) as error:
-        raise InvalidArgumentError(
-            f"`stop_pattern` must be a regular expression, got {shown(given)}: {error}"
-        ) from None
-
-
 # Tasks -----------------------------------------------------------------------------------------
 
 
@@ -441,7 +434,8 @@ class _Episode:
         self._close_step(step)
         if result.done:
             return "done"
-        if worker.stop_pattern is not None and worker.stop_pattern.search(output.raw_output):
+        stop = worker.stop_pattern
+        if stop is not None and await asyncio.to_thread(stop.found_in, output.raw_output):
             return "pattern"
         return "max_steps" if len(record.steps) == worker.max_steps else None
 

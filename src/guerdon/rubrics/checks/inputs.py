@@ -5,14 +5,12 @@ The two readers run once per check in a hot loop, so each has a fast path for th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from guerdon._validation import shown
-from guerdon.errors import InvalidArgumentError, MissingInputError
+from guerdon.errors import MissingInputError
 
-__all__ = ["compiled_regex", "field_of", "ground_truth_of", "text_of"]
+__all__ = ["field_of", "ground_truth_of", "text_of"]
 
 
 def field_of(holder: object, name: str) -> Any:
@@ -87,19 +85,3 @@ def ground_truth_of(observation: object) -> Any:
         f"the observation ({type(observation).__name__}) has no ground truth: set "
         "observation.metadata['ground_truth'] or observation.ground_truth"
     )
-
-
-def compiled_regex(pattern: object, *, ignore_case: bool = True) -> re.Pattern[str]:
-    """Compile a regular expression.
-
-    Raises:
-        InvalidArgumentError: It is not a string, or not a valid regular expression.
-    """
-    if not isinstance(pattern, str):
-        raise InvalidArgumentError(f"`pattern` must be a string, got {shown(pattern)}")
-    try:
-        return re.compile(pattern, re.IGNORECASE if ignore_case else 0)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidArgumentError(
-            f"`pattern` must be a regular expression, got {shown(pattern)}: {error}"
-        ) from error

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
-from guerdon._validation import check_choice, check_integer, check_number, shown
+from guerdon._patterns import Pattern
+from guerdon._validation import check_choice, check_integer, check_number, check_type, shown
 from guerdon.errors import InvalidArgumentError, MissingInputError
-from guerdon.rubrics.checks.inputs import compiled_regex, ground_truth_of, text_of
+from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
 
@@ -18,8 +19,8 @@ class RegexMatch(Rubric):
     r"""The text matches a regular expression.
 
     Args:
-        pattern: A regular expression of Python's `re`. It runs without a time limit, so one that
-            backtracks without end on some text does so here too.
+        pattern: A regular expression in the syntax of Python's `re`. A match may take 5 seconds of
+            CPU time. The package `regex` evaluates it; ``docs/compose.md`` lists the differences.
         field: The attribute or key of the action that contains the text.
         ignore_case: Whether upper and lower case are the same.
         full: Whether the whole text must match, rather than some part of it.
@@ -28,8 +29,9 @@ class RegexMatch(Rubric):
         1.0 if it matches, otherwise 0.0.
 
     Raises:
-        InvalidArgumentError: `pattern` is not a valid regular expression.
+        InvalidArgumentError: `pattern` is not a string, or not a valid regular expression.
         MissingInputError: At evaluation, the action has no text.
+        PatternTimeoutError: At evaluation, the match takes too long.
 
     Example:
         >>> RegexMatch(r"<answer>.+</answer>")("<answer>42</answer>", None)
@@ -60,7 +62,8 @@ class RegexMatch(Rubric):
 
     @pattern.setter
     def pattern(self, value: str) -> None:
-        self._regex = compiled_regex(value, ignore_case=self._ignore_case)
+        check_type("pattern", value, str)
+        self._regex = Pattern("pattern", value, ignore_case=self._ignore_case)
         self._pattern = value
 
     @property
@@ -70,14 +73,12 @@ class RegexMatch(Rubric):
 
     @ignore_case.setter
     def ignore_case(self, value: bool) -> None:
-        self._regex = compiled_regex(self._pattern, ignore_case=value)
+        self._regex = Pattern("pattern", self._pattern, ignore_case=value)
         self._ignore_case = value
 
     def forward(self, action: Any, observation: Any) -> float:
         """Search the text of the action."""
-        text = text_of(action, self.field)
-        found = self._regex.fullmatch(text) if self.full else self._regex.search(text)
-        if found is not None:
+        if self._regex.found_in(text_of(action, self.field), full=self.full):
             return 1.0
         self.explain("no match for %.80r", self._pattern)
         return 0.0

@@ -18,9 +18,10 @@ from os import fspath
 from pathlib import Path
 from typing import Any, ClassVar
 
+from guerdon._patterns import Pattern
 from guerdon._validation import check_number
 from guerdon.errors import InvalidArgumentError
-from guerdon.rubrics.checks.inputs import compiled_regex, text_of
+from guerdon.rubrics.checks.inputs import text_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
 
@@ -154,7 +155,7 @@ class Lexicon:
         self._groups: list[LexiconEntry] = []  # those of the expression
         source = _written_out(trie, self._groups)
         self._regex = re.compile(f"{_BEFORE}(?:{source})") if words else None
-        self._patterns = tuple((compiled_regex(e.text), e) for e in entries if e.is_pattern)
+        self._patterns = tuple((_pattern(e.text), e) for e in entries if e.is_pattern)
 
     def found_in(self, text: str) -> list[LexiconEntry]:
         """Return the distinct entries in a text, words before patterns, in order of appearance.
@@ -169,7 +170,7 @@ class Lexicon:
                 if group is not None and any(map(str.isalpha, match[0])):
                     found[self._groups[group - 1]] = None
         for pattern, entry in self._patterns:
-            if pattern.search(text):
+            if pattern.found_in(text):
                 found[entry] = None
         return list(found)
 
@@ -208,6 +209,10 @@ def _written_out(trie: _Trie, groups: list[LexiconEntry]) -> str:
         groups.append(trie.entry)
         branches.append(f"{_AFTER}()")
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+
+
+def _pattern(text: str) -> Pattern:
+    return Pattern("pattern", text, ignore_case=True)
 
 
 def read_lexicon(path: str | Path) -> Lexicon:
@@ -264,7 +269,7 @@ def _entry(line: str) -> LexiconEntry:
             "/regular expression/"
         )
     if len(what) > 2 and what[0] == what[-1] == "/":
-        compiled_regex(what[1:-1])
+        _pattern(what[1:-1])
         return LexiconEntry(severity, what[1:-1], True)
     if not any(map(str.isalnum, what)):
         raise InvalidArgumentError(f"{what[:80]!r} contains no letter or digit")

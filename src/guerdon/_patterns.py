@@ -1,0 +1,78 @@
+"""A user's regular expressions on the texts of models, within a time limit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from guerdon._validation import shown
+from guerdon.errors import InvalidArgumentError, PatternTimeoutError
+
+__all__ = ["MATCH_SECONDS", "Pattern"]
+
+#: Seconds of the process's CPU time that one match may take.
+MATCH_SECONDS = 5.0
+
+# `{` where `re` reads a brace and `regex` may read approximate matching, such as `{e<=1}`.
+_LITERAL_BRACE = re.compile(r"(\\N\{[^}]*\}|\\.)|\{(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
+
+# Those that both packages number alike; ASCII differs.
+_FLAGS = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
+
+# What `re` raises for an invalid pattern.
+_INVALID = (re.error, TypeError, ValueError, OverflowError, RecursionError)
+
+
+class Pattern:
+    """A regular expression in the syntax of Python's `re`.
+
+    `re` has no time limit, and no other thread runs while it matches. The package `regex` has a
+    limit, and releases the interpreter lock.
+
+    Example:
+        >>> Pattern("stop", r"FINAL|DONE").found_in("It is 7. DONE")
+        True
+
+    Args:
+        name: The argument's name, for messages.
+        pattern: The regular expression: text, or compiled by `re`.
+        ignore_case: Whether upper and lower case are the same.
+
+    Raises:
+        InvalidArgumentError: It is not a string, or not a valid regular expression.
+    """
+
+    def __init__(self, name: str, pattern: Any, *, ignore_case: bool = False) -> None:
+        import regex  # here, so that `import guerdon` doesn't take its time
+
+        self.name = name
+        try:
+            checked = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+            source = _LITERAL_BRACE.sub(lambda found: found[1] or r"\{", checked.pattern)
+            ascii_only = regex.ASCII if checked.flags & re.ASCII else 0
+            self._regex = regex.compile(source, checked.flags & _FLAGS | ascii_only)
+        except (*_INVALID, regex.error) as error:
+            raise InvalidArgumentError(
+                f"`{name}` must be a regular expression, got {shown(pattern)}: {error}"
+            ) from error
+        self.text = checked.pattern
+
+    def found_in(self, text: str, *, full: bool = False) -> bool:
+        """Return whether the expression matches.
+
+        Args:
+            text: Any text.
+            full: Whether the whole text must match, rather than some part of it.
+
+        Raises:
+            PatternTimeoutError: It took more than `MATCH_SECONDS`.
+        """
+        match = self._regex.fullmatch if full else self._regex.search
+        try:
+            return match(text, timeout=MATCH_SECONDS) is not None
+        except TimeoutError:
+            raise PatternTimeoutError(
+                f"`{self.name}` {shown(self.text)} took more than {MATCH_SECONDS:g} s on a text of "
+                f"{len(text)} characters",
+                seconds=MATCH_SECONDS,
+            ) from None
