@@ -12,6 +12,7 @@ from guerdon import (
     EnvPool,
     ExponentialDiscountingTrajectoryRubric,
     Gate,
+    GenericEnvClient,
     Guarded,
     Observation,
     Rubric,
@@ -20,7 +21,9 @@ from guerdon import (
     State,
     TrajectoryRubric,
     WeightedSum,
+    create_app,
 )
+from guerdon.envs import ASGITransport
 from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import AsyncRubricError, EnvDefinitionError, InvalidObservationError
 from tests.envs.worlds import (
@@ -438,6 +441,42 @@ def test_step_metadata_a_rubric_that_failed_at_the_end_is_reported_rather_than_t
     board = adapter.step(Move(value=-1))
     assert board.reward is None
     assert board.metadata["reward_error"] == "rubric 'rubric_0': OSError: the judge is down"
+
+
+class FragileLength(Length):
+    def forward(self, action, observation):
+        if action.value < 0:
+            raise OSError("the judge is down")
+        return super().forward(action, observation)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        lambda: Sequential(Gate(Flaky(), threshold=0.0), Length(gamma=0.5)),
+        lambda: WeightedSum([Sequential(Flaky(), Length(gamma=0.5))], [1.0]),
+        lambda: Guarded(FragileLength(gamma=0.5), timeout=10),
+        lambda: FragileLength(gamma=0.5),
+    ],
+)
+def test_step_metadata_step_rewards_error_names_the_step_that_failed(tree):
+    class Long(Episode):
+        def step(self, action, timeout_s=None, **kwargs):
+            self.episode.step_count += 1
+            self.board.done = self.episode.step_count == 3
+            return self.score(action, self.board)
+
+    async def play():
+        app = create_app(lambda: Long(tree()), env_name="long")
+        async with GenericEnvClient(transport=ASGITransport(app)) as client:
+            await client.reset()
+            return [await client.step({"value": value}) for value in (1, -1, 1)]
+
+    results = asyncio.run(play())
+    assert [result.reward is None for result in results] == [False, True, False]
+    metadata = results[-1].observation["metadata"]
+    assert metadata["step_rewards"] is None
+    assert "TrajectoryError: the reward of step 1 isn't known" in metadata["step_rewards_error"]
 
 
 def test_step_metadata_leaves_out_children_that_were_not_dispatched_to():

@@ -1,14 +1,21 @@
 """compute_step_rewards through a tree: one number for each environment step."""
 
+import contextlib
+import math
+import threading
+
 import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from guerdon.errors import InvalidScoreError, TrajectoryError
+from guerdon.errors import GuardTimeoutError, InvalidScoreError, TrajectoryError
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
     Gate,
     Guarded,
     Rubric,
+    RubricComposer,
     RubricDict,
     RubricList,
     Sequential,
@@ -434,3 +441,260 @@ def test_compute_step_rewards_credits_a_child_only_if_its_score_is_returned_unch
 
     assert play(Converts(lambda score: score), [0.0, 0.0]) == [0.5, 1.0]
     assert play(Converts(lambda score: score * 1.0), [0.0, 0.0]) == [0.0, 1.0]
+
+
+def test_compute_step_rewards_of_a_trajectory_rubric_that_failed_at_a_step_is_an_error():
+    class Fragile(Final):
+        def forward(self, action, observation):
+            super().forward(action, observation)
+            return failing(action, observation)
+
+    for rubric in Fragile(), WeightedSum([Guarded(Fragile())], [1.0]):
+        rubric(1.0, {"done": False})
+        with pytest.raises(OSError, match="down"):
+            rubric(-1.0, {"done": False})
+        rubric(1.0, {"done": True, "final": 1.0})
+        with pytest.raises(TrajectoryError, match=r"reward of step 1 isn't known: .*OSError: down"):
+            rubric.compute_step_rewards()
+
+
+def test_compute_step_rewards_does_not_score_a_trajectory_again_that_has_no_score():
+    class Flaky(Final):
+        def score_trajectory(self, trajectory):
+            self.scored += 1
+            if self.scored == 1:
+                raise OSError("down")
+            return 1.0
+
+    rubric = Flaky()
+    with pytest.raises(OSError, match="down"):
+        rubric(1.0, {"done": True})
+    with pytest.raises(TrajectoryError, match=r"reward of step 0 isn't known: .*OSError: down"):
+        rubric.compute_step_rewards()
+    assert rubric.scored == 1
+
+
+@pytest.mark.parametrize("late", [1, 2])
+@pytest.mark.parametrize("wrap", [lambda tree: tree, lambda tree: WeightedSum([tree], [1.0])])
+def test_compute_step_rewards_reports_a_step_at_which_a_guarded_trajectory_rubric_was_late(
+    wrap, late
+):
+    release = threading.Event()
+
+    class Slow(Final):
+        def forward(self, action, observation):
+            if len(self.trajectory) == late + 1:
+                release.wait(10)
+            return super().forward(action, observation)
+
+    rubric = wrap(Guarded(Slow(0.5), timeout=0.1))
+    for step in range(3):
+        expected = pytest.raises(GuardTimeoutError) if step == late else contextlib.nullcontext()
+        with expected:
+            rubric(1.0, {"done": step == 2, "final": 1.0})
+    release.set()
+    with pytest.raises(TrajectoryError, match=f"reward of step {late} isn't known: .*longer than"):
+        rubric.compute_step_rewards()
+
+
+def test_compute_step_rewards_of_guarded_are_its_substitute_at_the_step_that_failed():
+    rubric = Guarded(Sequential(failing, Final(0.5)), on_error="zero")
+    assert play(rubric, [1.0, -1.0, 1.0]) == [0.25, 0.0, 1.0]
+    assert play(rubric, [1.0, 1.0, -1.0]) == [0.0, 0.0, 0.0]  # the episode has no other score
+
+
+def test_compute_step_rewards_reports_a_step_that_a_trajectory_rubric_could_not_record():
+    class OnGpu:
+        is_cuda = True
+
+    rubric = Sequential(lambda action, observation: float("gpu" not in observation), Final(0.5))
+    rubric(1.0, {"done": False})
+    with pytest.raises(TrajectoryError, match="tensor"):
+        rubric(1.0, {"done": False, "gpu": OnGpu()})
+    rubric(1.0, {"done": True, "final": 1.0})
+    with pytest.raises(TrajectoryError, match="reward of step 1 isn't known"):
+        rubric.compute_step_rewards()
+
+
+def test_compute_step_rewards_reports_a_step_that_was_cancelled():
+    class Cancelled(Step):
+        async def forward(self, action, observation):
+            await anyio.sleep_forever() if action < 0 else await anyio.lowlevel.checkpoint()
+            return action
+
+    async def episode():
+        rubric = WeightedSum([Cancelled(), Final(0.5)], [1.0, 1.0])
+        with anyio.move_on_after(0.05):
+            await rubric.evaluate(-1.0, {"done": False})
+        await rubric.evaluate(1.0, {"done": True, "final": 1.0})
+        return rubric
+
+    rubric = anyio.run(episode)
+    with pytest.raises(TrajectoryError, match=r"reward of step 0 isn't known: .* was cancelled"):
+        rubric.compute_step_rewards()
+
+
+def test_compute_step_rewards_that_overflow_are_an_error():
+    rubric = WeightedSum([Final(1.0), Final(1.0)], [1e308, 1e308])
+    rubric(0.0, {"done": False, "final": 1.0})
+    with pytest.raises(InvalidScoreError, match="inf"):
+        rubric.compute_step_rewards()
+
+
+def test_compute_step_rewards_of_a_subclass_extend_those_of_its_base():
+    class Doubled(Final):
+        def compute_step_rewards(self):
+            return [2 * reward for reward in super().compute_step_rewards()]
+
+    assert play(Guarded(Doubled(0.5)), [0.0, 0.0]) == [1.0, 2.0]
+
+
+# Random trees, in which checks and trajectory rubrics fail at random steps
+
+STEPS = 4
+
+
+class Fails:
+    """Fails at some steps, and notes at which; without `failures` it never does."""
+
+    def __init__(self, shape, failures, **kwargs):
+        super().__init__(**kwargs)
+        _, self.scores, self.bad = shape
+        self.failures = failures
+
+    def fail(self, observation):
+        if self.failures is not None and observation["step"] in self.bad:
+            self.failures.add(observation["step"])
+            raise OSError("down")
+
+
+class Check(Fails, Rubric):
+    def forward(self, action, observation):
+        self.fail(observation)
+        return self.scores[observation["step"]]
+
+
+class AsyncCheck(Check):
+    async def forward(self, action, observation):
+        await anyio.lowlevel.checkpoint()
+        return super().forward(action, observation)
+
+
+class Ended(Fails, ExponentialDiscountingTrajectoryRubric):
+    def __init__(self, shape, failures):
+        super().__init__(shape, failures, gamma=0.5)
+
+    def forward(self, action, observation):
+        self.fail(observation)
+        return super().forward(action, observation)
+
+    def score_trajectory(self, trajectory):
+        return self.scores[-1]
+
+
+class Falls(Rubric):
+    """The first child, or where it fails the second."""
+
+    def __init__(self, first, second):
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, action, observation):
+        try:
+            return self.first(action, observation)
+        except OSError:
+            return self.second(action, observation)
+
+
+class Alternates(Rubric):
+    """The children of a dict or a list take turns."""
+
+    def __init__(self, children):
+        super().__init__()
+        self.parts = children
+
+    def forward(self, action, observation):
+        children = list(self.parts.children())
+        return children[observation["step"] % len(children)](action, observation)
+
+
+LEAVES = {"check": Check, "async": AsyncCheck, "ended": Ended}
+PARENTS = {
+    "sequential": lambda parts: Sequential(*parts),
+    "gate": lambda parts: Gate(parts[0], threshold=0.5),
+    "sum": lambda parts: WeightedSum(parts, [1.0, -0.5, 2.0][: len(parts)]),
+    "composer": lambda parts: RubricComposer(
+        parts, [1.0, -0.5, 2.0][: len(parts)], normalize=False, episode_end=["rubric_0"]
+    ),
+    "guarded": lambda parts: Guarded(parts[0]),
+    "retried": lambda parts: Guarded(parts[0], retries=1),
+    "in thread": lambda parts: Guarded(parts[0], timeout=60),
+    "zero": lambda parts: Guarded(parts[0], on_error="zero"),
+    "falls": lambda parts: Falls(parts[0], parts[-1]) if len(parts) > 1 else parts[0],
+    "dict": lambda parts: Alternates(RubricDict({f"part{i}": p for i, p in enumerate(parts)})),
+    "list": lambda parts: Alternates(RubricList(parts)),
+}
+leaves = st.tuples(
+    st.sampled_from([*LEAVES]),
+    st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=STEPS, max_size=STEPS),
+    st.frozensets(st.integers(0, STEPS - 1), max_size=2),
+)
+shapes = st.recursive(
+    leaves,
+    lambda inner: st.tuples(st.sampled_from([*PARENTS]), st.lists(inner, min_size=1, max_size=3)),
+    max_leaves=6,
+).map(lambda shape: ("sum", [shape, ("ended", [1.0] * STEPS, frozenset())]))
+
+
+def build(shape, failures):
+    kind, *rest = shape
+    if kind in LEAVES:
+        return LEAVES[kind](shape, failures)
+    return PARENTS[kind]([build(part, failures) for part in rest[0]])
+
+
+def episode(shape, failures=None):
+    """A rubric after an episode, and the reward of each step; None where it failed."""
+    rubric, rewards = build(shape, failures), []
+
+    async def steps():
+        for step in range(STEPS):
+            rewards.append(None)
+            with contextlib.suppress(OSError):
+                observation = {"done": step == STEPS - 1, "step": step}
+                rewards[-1] = await rubric.evaluate(None, observation)
+
+    anyio.run(steps)
+    return rubric, rewards
+
+
+@settings(max_examples=100, deadline=None)
+@given(shapes)
+def test_compute_step_rewards_of_any_tree_are_numbers_only_where_the_tree_has_one(shape):
+    failures = set()
+    rubric, rewards = episode(shape, failures)
+    if None in rewards:
+        step = rewards.index(None)
+        with pytest.raises(TrajectoryError, match=f"reward of step {step} isn't known: .*down"):
+            rubric.compute_step_rewards()
+    elif STEPS - 1 in failures or "falls" in repr(shape):
+        # Without a final score there may be no step rewards, and `Falls` may have its own scores.
+        with contextlib.suppress(TrajectoryError):
+            assert all(map(math.isfinite, rubric.compute_step_rewards()))
+    else:
+        expected = episode(shape)[0].compute_step_rewards()
+        for step, reward in enumerate(rubric.compute_step_rewards()):
+            assert reward == expected[step] or (step in failures and math.isfinite(reward))
+
+
+@settings(max_examples=50, deadline=None)
+@given(shapes)
+def test_compute_step_rewards_of_any_guarded_tree_are_its_reward_where_the_tree_failed(shape):
+    failures = set()
+    _, of_tree = episode(shape, failures)
+    rubric, rewards = episode(("zero", [shape]), set())
+    if STEPS - 1 not in failures or of_tree[-1] is None:
+        found = rubric.compute_step_rewards()
+        assert [found[step] for step in range(STEPS) if of_tree[step] is None] == [
+            rewards[step] for step in range(STEPS) if of_tree[step] is None
+        ]

@@ -399,8 +399,9 @@ class Rubric(metaclass=RubricMeta):
         Trajectory rubrics spread their final score over the steps. A `WeightedSum` returns the
         weighted sum of its children's step rewards, a `Sequential` those of its last child, a
         `Gate` those of its child if the child's final score reaches the threshold and zeros
-        otherwise, a `RubricDict` at each step those of the child that was called. A rubric
-        without trajectory rubrics returns its score at that step, 0.0 if it was not called.
+        otherwise, a `Guarded` those of its child with its substitute at a step that failed, a
+        `RubricDict` at each step those of the child that was called. A rubric without trajectory
+        rubrics returns its score at that step, 0.0 if it was not called.
 
         In an episode, calling a child returns a score that knows which child it belongs to. A
         hand-written parent that returns this score unchanged, at every step at which it calls a

@@ -151,8 +151,8 @@ class TrajectoryRubric(Rubric):
 
     def _final_score(self) -> float:
         """The score of the episode so far, of which there is at least one step."""
-        for stamp in self._stamps[-1:]:
-            step_rewards.check_known(self, stamp)  # else a judge would be asked again
+        if self._stamps and is_done(self._trajectory[-1][1]):
+            step_rewards.check_known(self, self._stamps[-1])  # else a judge would be asked again
         score: Any = type(self).score_trajectory
         if not is_async_callable(score):
             return finite(self, self.score_trajectory(self._trajectory))
