@@ -15,10 +15,12 @@ from guerdon.sandbox.task import Task, limits_message, sealed_file
 from guerdon.sandbox.worker import ReusedWorker, Worker
 
 # The lowest limits of importing a function, which is done once, and may need much.
-OPENING_SECONDS = 60.0
+OPENING_SECONDS = 10.0
 OPENING_MEMORY = 4 << 30
 OPENING_PROCESSES = 64
-OPENING_OUTPUT = 1 << 20
+OPENING_OUTPUT = 64 << 10
+# How many times as long as a call it may take.
+OPENING_CALLS = 5
 
 # Bytes of an answer, and of a description.
 MAX_ANSWER = 64 << 20
@@ -79,10 +81,10 @@ class FunctionPool:
         self.name, self.promise = local.name, local.promise
         self._limits, self._reuse = limits, reuse
         opening = Limits(
-            seconds=max(OPENING_SECONDS, limits.seconds),
+            seconds=max(OPENING_SECONDS, OPENING_CALLS * limits.seconds),
             memory_bytes=max(OPENING_MEMORY, limits.memory_bytes),
             processes=max(OPENING_PROCESSES, limits.processes),
-            output_bytes=OPENING_OUTPUT,
+            output_bytes=max(OPENING_OUTPUT, limits.output_bytes),
         )
         settings = local.config(read=read) | {
             "kind": "functions",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from guerdon import Limits
 from guerdon.errors import LoadError
 from guerdon.rubrics.functions import load_reward
 from guerdon.rubrics.sandboxed.eval_sandbox import EvalSandbox
@@ -145,6 +146,30 @@ def test_eval_sandbox_raises_for_a_file_that_ends_its_process(write, level, text
     with pytest.raises(LoadError) as caught:
         EvalSandbox(f"{write(text)}:r", level=level)
     assert f"importing it: {expected}" in str(caught.value)
+
+
+@pytest.mark.parametrize("level", LOCKED)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("while True: print('spam')", "importing it: output_limit: it printed more than 64 KiB"),
+        ("raise ValueError('x' * 500_000)", "importing it raised ValueError: xxx"),
+    ],
+    ids=["prints", "raises"],
+)
+def test_eval_sandbox_shows_little_of_a_file_that_floods(write, level, text, expected):
+    with pytest.raises(LoadError) as caught:
+        EvalSandbox(f"{write(text)}:r", level=level)
+    assert expected in str(caught.value)
+    assert len(str(caught.value)) < 5000
+    assert 1000 < len(caught.value.traceback) < 5000
+
+
+@pytest.mark.parametrize("level", LOCKED)
+def test_eval_sandbox_limits_the_time_of_loading_by_that_of_calls(write, level, monkeypatch):
+    monkeypatch.setattr("guerdon.sandbox.function_pool.OPENING_SECONDS", 0.1)
+    with pytest.raises(LoadError, match="importing it: timeout: it was not done within 2 s"):
+        EvalSandbox(f"{write('while True: pass')}:r", level=level, limits=Limits(seconds=0.4))
 
 
 def test_eval_sandbox_checks_requirements_first(monkeypatch):

@@ -46,6 +46,9 @@ LOADER = "guerdon.rubrics.sandboxed.inside:load"
 # Bytes of a description.
 MAX_DESCRIPTION = 1 << 20
 
+# How many characters are shown of what a reward reports or prints while it is loaded.
+MAX_SHOWN = 4000
+
 _NOT_FOUND = re.compile(r"ModuleNotFoundError: No module named '([\w.]{1,200})'")
 
 Results = list[EvaluateResult]
@@ -315,7 +318,7 @@ def open_engine(
             # The reward ended its process while it was imported.
             spec = found.reward.spec
             why = f"{spec}: importing it: {failure_of(ended)}"
-            raise LoadError(why, spec=spec, traceback=printed(ended)) from error
+            raise LoadError(why, spec=spec, traceback=_shown(printed(ended))) from error
     else:
         if reuse:
             raise InvalidArgumentError(
@@ -351,7 +354,15 @@ def _accepted(data: bytes, found: Found) -> Description:
     if description.missing is not None or "attempted relative import" in refused:
         hint = found.hint(description.missing)
         refused = f"{refused}; {hint}" if hint else refused
-    raise LoadError(refused, spec=spec, traceback=description.traceback)
+    raise LoadError(_shown(refused) or "", spec=spec, traceback=_shown(description.traceback))
+
+
+def _shown(text: str | None) -> str | None:
+    """Return the beginning and the end of a long text."""
+    if text is None or len(text) <= MAX_SHOWN:
+        return text
+    half = MAX_SHOWN // 2
+    return f"{text[:half]}\n… {len(text) - MAX_SHOWN:,} characters …\n{text[-half:]}"
 
 
 def _failed(error: SandboxError) -> Answer:
