@@ -258,7 +258,7 @@ class Rubric(metaclass=RubricMeta):
             cls._is_stateful = True
         written = cls.__dict__.get("compute_step_rewards")
         if written is not None and not hasattr(written, "__isabstractmethod__"):
-            cls.compute_step_rewards = step_rewards.checked(written)  # type: ignore[method-assign]
+            cls.compute_step_rewards = step_rewards.checked(written)  # type: ignore[assignment, method-assign]
         cls._configures = configuring_names(cls)
         cls._overrides_step_rewards = cls.compute_step_rewards is not Rubric.compute_step_rewards
         cls._overrides_loading = cls.load_state_dict is not Rubric.load_state_dict

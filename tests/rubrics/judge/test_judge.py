@@ -378,6 +378,42 @@ def test_llm_judge_with_a_cache_asks_once(kind, tmp_path):
     assert len(model.asked) == 1
 
 
+INVALID = [
+    '{"score": 2.0}', '{"score": -1.0}', '{"score": NaN}', '{"score": true}', '{"score": null}',
+    '{"reasoning": "none"}', "[0.5]", "0.5", "not JSON", "", "{" * 5000 + "}" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", INVALID, ids=range(len(INVALID)))
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_llm_judge_asks_again_where_its_cache_has_no_valid_verdict(kind, text, tmp_path, caplog):
+    cache = MemoryCache() if kind == "memory" else SqliteCache(tmp_path / "cache")
+    with ScriptedModel(saying(0.5)) as model:
+        judge = judge_of(model, cache=cache)
+        judge("a", None)
+        if kind == "memory":
+            cache.put(next(iter(cache._entries)), text)
+        else:
+            with closing(sqlite3.connect(cache.path)) as file, file:
+                file.execute("UPDATE guerdon_answers SET value = ?", (text,))
+        assert [judge("a", None) for _ in range(3)] == [0.5] * 3
+        assert asyncio.run(judge.evaluate("a", None)) == 0.5
+    assert len(model.asked) == 2
+    assert caplog.text.count("asking again") == 1
+
+
+def test_llm_judge_with_criteria_asks_again_where_its_cache_has_no_valid_verdict():
+    cache = MemoryCache()
+    answer = json.dumps({"reasoning": "so it is", "criteria": {"clear": 0.5}})
+    with ScriptedModel(lambda body: answer) as model:
+        judge = judge_of(model, cache=cache, criteria=["clear"])
+        judge("a", None)
+        for criteria in {"clear": 2.0}, {"other": 0.5}, [0.5]:
+            cache.put(next(iter(cache._entries)), json.dumps({"criteria": criteria}))
+            assert judge("a", None) == 0.5
+    assert len(model.asked) == 4
+
+
 def test_llm_judge_judges_while_its_cache_is_locked(tmp_path):
     cache = SqliteCache(tmp_path / "cache")
     locker = sqlite3.connect(cache.path)

@@ -52,7 +52,12 @@ class Cache(ABC):
     def put(self, key: str, value: str) -> None:
         """Store a text, and remove others if there are too many."""
 
-    async def fetch(self, key: str, ask: Callable[[], Coroutine[Any, Any, str]]) -> str:
+    async def fetch(
+        self,
+        key: str,
+        ask: Callable[[], Coroutine[Any, Any, str]],
+        is_valid: Callable[[str], bool] = bool,
+    ) -> str:
         """Return the text of a key, or ask for it, once for all who ask at the same time.
 
         A caller that is cancelled leaves the question to the others; the last one cancels it. It
@@ -61,11 +66,12 @@ class Cache(ABC):
         Args:
             key: A digest of everything that the answer depends on.
             ask: Returns the answer.
+            is_valid: Whether a stored text is an answer; if it isn't, it is logged and replaced.
         """
         here = (os.getpid(), key)  # a forked process never gets its parent's answer
         fetch = self._fetches.get(here)
         if fetch is None or fetch.task.done() or fetch.task.cancelling():
-            fetch = _Fetch(asyncio.ensure_future(self._answer(key, ask)))
+            fetch = _Fetch(asyncio.ensure_future(self._answer(key, ask, is_valid)))
             self._fetches[here] = fetch
         fetch.waiting += 1
         try:
@@ -77,11 +83,19 @@ class Cache(ABC):
                 if self._fetches.get(here) is fetch:
                     del self._fetches[here]
 
-    async def _answer(self, key: str, ask: Callable[[], Coroutine[Any, Any, str]]) -> str:
-        answer = await self._read(key)
-        if answer is None:
-            answer = await ask()
-            await self._write(key, answer)
+    async def _answer(
+        self,
+        key: str,
+        ask: Callable[[], Coroutine[Any, Any, str]],
+        is_valid: Callable[[str], bool],
+    ) -> str:
+        stored = await self._read(key)
+        if stored is not None:
+            if is_valid(stored):
+                return stored
+            logger.warning("asking again: the cache has an invalid answer, %s", shown(stored))
+        answer = await ask()
+        await self._write(key, answer)
         return answer
 
     async def _read(self, key: str) -> str | None:

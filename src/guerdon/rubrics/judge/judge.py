@@ -41,6 +41,7 @@ from guerdon.rubrics.judge.verdict import (
     Judgement,
     JudgeVerdict,
     judgement_of,
+    stored_verdict,
 )
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import MADE_WITH, Checked
@@ -312,9 +313,14 @@ class LLMJudge(Rubric):
         """All verdicts, if the cache has them."""
         if self._cache is None:
             return None
-        stored = [self._cache.get(key) for key in self._keys(question)]
-        found = [JudgeVerdict(**json.loads(text)) for text in stored if text is not None]
-        return found if len(found) == len(stored) else None
+        found = []
+        for key in self._keys(question):
+            text = self._cache.get(key)
+            verdict = None if text is None else _stored(question, text)
+            if verdict is None:
+                return None
+            found.append(verdict)
+        return found
 
     async def _fetch(self, key: str, asked: str | ChatClient, question: Question) -> JudgeVerdict:
         assert self._cache is not None
@@ -322,7 +328,10 @@ class LLMJudge(Rubric):
         async def ask() -> str:
             return json.dumps(asdict(await self._ask(asked, question)))
 
-        return JudgeVerdict(**json.loads(await self._cache.fetch(key, ask)))
+        def is_valid(text: str) -> bool:
+            return _stored(question, text) is not None
+
+        return JudgeVerdict(**json.loads(await self._cache.fetch(key, ask, is_valid)))
 
     def _keys(self, question: Question) -> list[str]:
         """The key of each verdict: a digest of everything that it depends on."""
@@ -344,6 +353,11 @@ class LLMJudge(Rubric):
                 digest.update(json.dumps([identity, sample]).encode())
                 keys.append(digest.hexdigest())
         return keys
+
+
+def _stored(question: Question, text: str) -> JudgeVerdict | None:
+    """The verdict in an entry of the cache."""
+    return stored_verdict(text, score_range=question.score_range, criteria=[*question.criteria])
 
 
 def _check_range(given: Any) -> Bounds:

@@ -252,6 +252,25 @@ def parse_verdict(
     return _Parser(score_range, tuple(criteria), service, text, mark, tuple(quotes)).parse()
 
 
+def stored_verdict(
+    text: str, *, score_range: Bounds = (0.0, 1.0), criteria: Sequence[str] = ()
+) -> JudgeVerdict | None:
+    """Return the verdict in an entry of a cache; None if it is not valid, or out of range.
+
+    Example:
+        >>> stored_verdict('{"score": 0.5, "reasoning": "So it is."}').score
+        0.5
+        >>> stored_verdict('{"score": 2.0, "reasoning": "So it is."}') is None
+        True
+    """
+    parser = _Parser(score_range, tuple(criteria), "", text, None, ())
+    try:
+        pairs = json.loads(text, object_pairs_hook=tuple, parse_constant=_reject_constant)
+        return parser.read(pairs)
+    except (JudgeError, ValueError, RecursionError):
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Claim:
     """Something in an answer that looks like a verdict."""
@@ -341,11 +360,11 @@ class _Parser:
             is_marked = self.mark is not None and dict(pairs).get("mark") == self.mark
             if is_marked or key in dict(pairs):
                 is_statement = is_marked or _is_alone(text, start, end)
-                read = partial(self._read, pairs)
+                read = partial(self.read, pairs)
                 claims.append(_Claim(text[start:end], read, is_statement, is_marked))
         return claims, "".join([*around, text[place:]])
 
-    def _read(self, pairs: Any) -> JudgeVerdict:
+    def read(self, pairs: Any) -> JudgeVerdict:
         fields = self._fields(pairs)
         reasoning = fields.get("reasoning")
         reasoning = as_text(reasoning) if isinstance(reasoning, str) else ""
