@@ -31,8 +31,8 @@ from guerdon import Limits, Sandbox, check_program, open_sandbox
 from guerdon.errors import GuerdonError, SandboxUnavailableError
 
 WORKERS = 2
-LIMITS = Limits(seconds=20, memory_bytes=512 << 20, file_bytes=16 << 20, output_bytes=1 << 20)
-PLAIN_RUNS = 3
+LIMITS = Limits(seconds=10, memory_bytes=512 << 20, file_bytes=16 << 20, output_bytes=1 << 20)
+PLAIN_RUNS = 2
 CALLS = 5000
 ROUNDS = 5
 KINDS = ("honest", "cheat", "wrong")
@@ -223,10 +223,12 @@ def main() -> None:
         print(f"strict sandbox: {error}; measuring with `process`")
         sandbox = open_sandbox("process", workers=WORKERS, limits=LIMITS)
     with sandbox, ThreadPoolExecutor(WORKERS) as threads:
-        judged = list(threads.map(lambda each: judge(each, sandbox, truth), work))
+        try:
+            judged = list(threads.map(lambda each: judge(each, sandbox, truth), work))
+        finally:  # a run that is interrupted continues where it was
+            if path:
+                path.write_text(json.dumps(truth))
         seconds = seconds_of_calls(sandbox)
-    if path:
-        path.write_text(json.dumps(truth))
     if given.list:
         for each in filter(lambda each: each.disagrees, judged):
             print(f"{each.source} {each.kind} {each.name}: plain {each.plain}, ours {each.ours}")
