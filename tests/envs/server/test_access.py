@@ -209,11 +209,61 @@ def test_access_accepts_pages_of_allowed_hosts():
     assert ask("GET", "/health", headers=headers).status_code == 200
 
 
-def test_access_accepts_pages_of_the_servers_own_name():
-    ask = asking(create_app(Echo), server=("192.0.2.7", 80))
+def test_access_accepts_pages_of_the_servers_own_name_with_a_token():
+    ask = asking(create_app(Echo, token="secret"), server=("192.0.2.7", 80))
     own = {"Host": "env.example:8000", "Origin": "https://env.example"}
     other = {"Host": "env.example", "Origin": "https://other.example"}
     assert ask("GET", "/health", headers=own).status_code == 200
     assert ask("GET", "/health", headers=other).status_code == 403
     no_origin = {"Host": "", "Origin": "null"}
     assert ask("GET", "/health", headers=no_origin).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "status"),
+    [
+        ("rebound.example", [], 403),  # its page may have resolved its name to this server
+        ("rebound.example", ["env.example"], 403),
+        ("env.example", ["env.example"], 200),
+        ("192.0.2.7", [], 200),
+        ("[2001:db8::7]", [], 200),
+        ("localhost", [], 200),
+    ],
+)
+def test_access_without_a_token_rejects_pages_under_names_that_are_not_allowed(
+    name, allowed, status
+):
+    ask = asking(create_app(Echo, allowed_hosts=allowed), server=("192.0.2.7", 80))
+    headers = {"Host": f"{name}:8000", "Origin": f"http://{name}:8000"}
+    assert ask("POST", "/config", headers=headers, content="{}").status_code == status
+    assert ask("GET", "/config", headers={"Host": f"{name}:8000"}).status_code == 200
+
+
+def test_access_rejects_images_and_links_on_pages_of_other_sites(serve):
+    served = serve(allowed_hosts=["lab.example"])
+    get = served.http.get
+    assert get("/state", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert get("/state", headers={"Sec-Fetch-Site": "none"}).status_code == 200
+    assert get("/state", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+    allowed = {"Sec-Fetch-Site": "cross-site", "Origin": "https://lab.example"}
+    assert get("/state", headers=allowed).status_code == 200
+
+
+# Framing
+
+
+@pytest.mark.parametrize("path", ["/reset", "/health", "/nowhere"])
+def test_access_rejects_two_lengths_of_a_body_and_closes_the_connection(play, path):
+    raw = play().raw()
+    smuggled = b"GET /metadata HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    raw.send(
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n".encode()
+        + smuggled
+    )
+    assert raw.status() == 400
+    rest = raw.left
+    while received := raw.socket.recv(65536):
+        rest += received
+    assert b"Content-Length and Transfer-Encoding" in rest
+    assert b"HTTP/1.1" not in rest

@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
 from websockets.exceptions import ConnectionClosed
 
-from guerdon import Action, Gate, Observation, Rubric, Sequential, State, WeightedSum
+from guerdon import Action, Gate, Observation, Rubric, Sequential, State, WeightedSum, create_app
+from guerdon.envs.server.sessions import Connection, SessionEnd
 from guerdon.errors import EpisodeError
 from tests.envs.server.worlds import (
     CLOSE,
@@ -1054,3 +1055,39 @@ def test_idle_sessions_use_no_thread(alone, serve):
     before, after = asyncio.run(opened())
     assert after <= before + 4
     served.empty()
+
+
+@pytest.mark.parametrize("error", [OSError("the client has left"), RuntimeError("closed")])
+@pytest.mark.parametrize("call", [Connection.accept, lambda each: each.send("{}")])
+def test_connection_ends_the_session_if_the_connection_is_closed(call, error):
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(event):
+        raise error
+
+    async def main():
+        connection = Connection(receive, send, close_timeout_s=1.0)
+        with pytest.raises(SessionEnd, match="client left"):
+            await call(connection)
+        await connection.close(1000, "as nothing is open any more")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["/ws", "/mcp"])
+def test_websocket_whose_client_leaves_during_the_handshake_ends(path):
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(event):
+        raise RuntimeError("the transport is closed")
+
+    async def main():
+        app = create_app(Echo)
+        scope = {"type": "websocket", "path": path, "headers": [(b"host", b"localhost")]}
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, send)
+            assert not app.sessions.sessions
+
+    asyncio.run(main())

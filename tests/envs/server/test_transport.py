@@ -1,12 +1,13 @@
 """Connections: too many, too slow, too large, too silent."""
 
 import json
+import struct
 import threading
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tests.envs.server.worlds import CLOSE, RESET, STATE, Echo, Raw, Said, open_files, step
+from tests.envs.server.worlds import CLOSE, RESET, SOON, STATE, Echo, Raw, Said, open_files, step
 
 MEGABYTE = 2**20
 
@@ -48,6 +49,119 @@ def test_websocket_rejects_a_large_message_in_fragments(serve):
         raise AssertionError("it took it all")
     assert sent < 40  # 16 MB, and what the sockets hold
     served.empty()
+
+
+def frames(opcode, payload, count, fin=True):
+    """Many masked frames, as bytes."""
+    head = bytes([opcode | (0x80 if fin else 0), 0x80 | len(payload)])
+    return (head + bytes(4) + payload) * count
+
+
+@pytest.mark.parametrize("payload", [b"", b"x"])
+def test_websocket_closes_a_client_that_sends_a_message_in_tiny_fragments(serve, payload):
+    raw = serve().raw()
+    raw.upgrade()
+    raw.frame(b"{", fin=False)
+    raw.send(frames(0, payload, 5000, fin=False))
+    assert raw.close_code() == 1002
+
+
+def test_websocket_counts_tiny_fragments_of_all_messages(serve):
+    raw = serve().raw()
+    raw.upgrade()
+    message = frames(1, b"", 1, fin=False) + frames(0, b"", 1000, fin=False) + frames(0, b"", 1)
+    raw.send(message * 5)
+    assert raw.close_code() == 1002
+
+
+@pytest.mark.parametrize("opcode", [9, 10])
+def test_websocket_closes_a_client_that_sends_pings_or_pongs_without_pause(serve, opcode):
+    raw = serve().raw()
+    raw.upgrade()
+    raw.send(frames(opcode, b"x", 5000))
+    while True:
+        code, payload = raw.read_frame()
+        assert code in (8, 10)
+        if code == 8:
+            assert payload[:2] == struct.pack("!H", 1002)
+            break
+
+
+def test_websocket_accepts_a_message_in_thousands_of_fragments(serve):
+    raw = serve().raw()
+    raw.upgrade()
+    text = json.dumps(step("x" * 6 * MEGABYTE)).encode()
+    pieces = [text[start : start + 1024] for start in range(0, len(text), 1024)]
+    assert len(pieces) > 6000
+    raw.frame(pieces[0], fin=False)
+    for piece in pieces[1:-1]:
+        raw.frame(piece, opcode=0, fin=False)
+    raw.frame(pieces[-1], opcode=0)
+    assert len(raw.hear()["data"]["observation"]["text"]) == 6 * MEGABYTE
+
+
+def test_websocket_accepts_pings_again_after_each_of_its_own(serve):
+    raw = serve(keepalive_s=0.2).raw()
+    raw.upgrade()
+    for _ in range(3):
+        raw.send(frames(9, b"x", 3000))
+        while True:
+            first, size = raw._exactly(2)
+            payload = raw._exactly(size)
+            if first & 15 == 9:
+                raw.frame(payload, opcode=10)
+                break
+            assert first & 15 == 10
+    raw.frame(STATE)
+    while (answer := raw.read_frame())[0] == 10:
+        pass
+    assert json.loads(answer[1])["type"] == "state"
+
+
+def test_websocket_closes_a_client_whose_message_stays_incomplete(serve):
+    served = serve(send_timeout_s=0.3)
+    raw = served.raw()
+    raw.upgrade()
+    raw.frame(b"{", fin=False)
+    assert raw.close_code() == 1008
+    served.empty()
+
+
+def test_websocket_keeps_a_client_whose_message_waits_for_an_answer(serve, hold):
+    class Holds(Echo):
+        def step(self, action, **kwargs):
+            assert hold.wait(SOON)
+            return super().step(action)
+
+    raw = serve(Holds, send_timeout_s=0.2).raw()
+    raw.upgrade()
+    raw.frame(RESET)
+    raw.hear()
+    text = json.dumps(STATE).encode()
+    waiting = frames(1, json.dumps(step("wait")).encode(), 1) + frames(1, text, 40)
+    raw.send(waiting + frames(1, text[:5], 1, fin=False))
+    assert not hold.wait(0.7)
+    hold.set()
+    answers = [raw.hear()["type"] for _ in range(41)]
+    assert answers == ["observation"] + ["state"] * 40
+    raw.frame(text[5:], opcode=0)
+    assert raw.hear()["type"] == "state"
+
+
+def test_websocket_answers_others_while_a_client_sends_without_pause(serve):
+    served = serve()
+    raw, count = served.raw(), 9000  # what is read at once
+    raw.upgrade()
+    raw.send(frames(1, b"x", count))
+    raw.hear()
+    assert served.http.get("/health").status_code == 200
+    raw.socket.setblocking(False)
+    try:
+        while received := raw.socket.recv(2**20):
+            raw.left += received
+    except BlockingIOError:
+        pass
+    assert raw.left.count(b"INVALID_JSON") < count - 1
 
 
 def test_websocket_message_limit_is_exact(serve):

@@ -1,4 +1,4 @@
-"""`AccessControl`: middleware that checks the token, the host and the origin of requests."""
+"""`AccessControl`: middleware that checks the token, host, origin and framing of requests."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from guerdon.envs.server.monitoring import log
 __all__ = ["AccessControl", "is_loopback"]
 
 OPEN_PATHS = ("/health",)  # for load balancers, which have no token
+HEADERS = {400: {"connection": "close"}, 401: {"www-authenticate": "Bearer"}}
 
 
 class AccessControl:
@@ -24,7 +25,9 @@ class AccessControl:
 
     A server that listens on the loopback accepts only host names of the loopback, so that no web
     page reaches it by resolving a name of its own to 127.0.0.1. Requests that a browser sends for
-    a page of another site, according to their ``Origin``, are rejected everywhere.
+    a page of another site, according to ``Origin`` or ``Sec-Fetch-Site``, are rejected everywhere.
+    Without a token, the server's own name counts as another site, because that page may have
+    resolved it to the server's address; its address and names in `allowed_hosts` do not.
 
     Args:
         app: The application.
@@ -54,11 +57,13 @@ class AccessControl:
             if "websocket.http.response" not in scope.get("extensions", {}):
                 await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
                 return
-        headers = {"www-authenticate": "Bearer"} if status == 401 else None
-        await JSONResponse({"detail": reason}, status, headers)(scope, receive, send)
+        await JSONResponse({"detail": reason}, status, HEADERS.get(status))(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy in front may see another end of the request (RFC 9112, section 6.1).
+            return 400, "a request must not have both Content-Length and Transfer-Encoding"
         host = headers.get("host", "")
         name = _hostname(f"//{host}")
         on_loopback = scope["app"].on_loopback
@@ -69,8 +74,7 @@ class AccessControl:
                 f"the host {host!r:.80} is not accepted; this server listens on the loopback and "
                 "accepts localhost and 127.0.0.1 (add further names with allowed_hosts)"
             )
-        origin = headers.get("origin")
-        if origin is not None and not self._is_accepted(_hostname(origin), name):
+        if self._is_of_other_site(headers, name):
             return 403, "pages of other sites may not use this server (see allowed_hosts)"
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if self._token is None or path in OPEN_PATHS:
@@ -81,6 +85,13 @@ class AccessControl:
         problem = "wrong token" if " " in authorization else "no token"
         return 401, f"{problem}; send the header Authorization: Bearer <token>"
 
+    def _is_of_other_site(self, headers: Headers, name: str) -> bool:
+        origin = headers.get("origin")
+        if origin is None:  # an image or a link, for which browsers send none
+            return headers.get("sec-fetch-site") == "cross-site"
+        own = name if self._token is not None or _is_address(name) else None
+        return not self._is_accepted(_hostname(origin), own)
+
     def _is_accepted(self, name: str, own: str | None = None) -> bool:
         return bool(name) and (name in self._hosts or name == own or is_loopback(name))
 
@@ -90,6 +101,14 @@ def _hostname(url: str) -> str:
         return (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
         return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(name: Any) -> bool:

@@ -40,7 +40,8 @@ class ServerLimits:
             sends, is disconnected.
         close_timeout_s: Seconds that an environment may take to close.
         handshake_timeout_s: Seconds that a connection may take to send a request.
-        keepalive_s: Seconds between two pings, and for the answer to one.
+        keepalive_s: Seconds between two pings, and for the answer to one. A client may send 4096
+            fragments, pings and pongs of less than 1 kB between two of them.
 
     Raises:
         InvalidArgumentError: One of them is not a number above 0.

@@ -173,9 +173,9 @@ class Endpoints:
         """Answer JSON-RPC requests, in the place of a session."""
         limits = self._sessions.limits
         connection = Connection(websocket.receive, websocket.send, limits.send_timeout_s)
-        await connection.accept()
         code, reason = 1000, "idle"
         try:
+            await connection.accept()
             with self._sessions.slot():
                 while True:
                     async with asyncio.timeout(limits.idle_timeout_s):

@@ -94,9 +94,13 @@ class Connection:
         self._early: deque[MutableMapping[str, Any]] = deque()
 
     async def accept(self) -> None:
-        """Accept the handshake."""
+        """Accept the handshake.
+
+        Raises:
+            SessionEnd: The client has left.
+        """
         await self._receive()
-        await self._send({"type": "websocket.accept"})
+        await self._emit({"type": "websocket.accept"})
 
     async def receive(self) -> str | None:
         """Return the next message; None for a binary one.
@@ -128,18 +132,23 @@ class Connection:
         Raises:
             SessionEnd: The client has left.
         """
-        try:
-            await self._send({"type": "websocket.send", "text": text})
-        except OSError:  # what ASGI servers raise if the client has left
-            raise _gone({}) from None
+        await self._emit({"type": "websocket.send", "text": text})
 
     async def close(self, code: int, reason: str, error: ProtocolError | None = None) -> None:
         """Close the connection, after an error if there is one, unless the client has left."""
-        with contextlib.suppress(SessionEnd, OSError, RuntimeError):
+        with contextlib.suppress(SessionEnd, TimeoutError):
             async with asyncio.timeout(self._close_timeout_s):
                 if error is not None:
                     await self.send(error_frame(error))
-                await self._send({"type": "websocket.close", "code": code, "reason": reason})
+                await self._emit({"type": "websocket.close", "code": code, "reason": reason})
+
+    async def _emit(self, event: MutableMapping[str, Any]) -> None:
+        try:
+            await self._send(event)
+        # ASGI servers raise OSError if the client has left; uvicorn raises RuntimeError if it has
+        # closed the connection itself, and uvloop if the transport is closed.
+        except (OSError, RuntimeError):
+            raise _gone({}) from None
 
 
 def _gone(event: Mapping[str, Any]) -> SessionEnd:
@@ -303,9 +312,11 @@ class SessionManager:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one session over a WebSocket."""
         connection = Connection(receive, send, self.limits.send_timeout_s)
-        await connection.accept()
         try:
+            await connection.accept()
             self.check_capacity()
+        except SessionEnd:
+            return  # the client has left
         except ProtocolError as error:
             await connection.close(1000, error.code, error)
             return

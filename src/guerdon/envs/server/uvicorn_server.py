@@ -12,6 +12,9 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import ProtocolError as FrameError
+from websockets.frames import Frame, Opcode
+from websockets.server import ServerProtocol
 
 from guerdon.envs.server.access import is_loopback
 from guerdon.envs.server.app import EnvApp
@@ -24,6 +27,10 @@ __all__ = ["serve"]
 
 # Seconds that a client has to read the rest once its connection is being closed.
 CLOSE_S = 5.0
+# Fragments, pings and pongs of less than this many bytes that a client may send between two pings
+# of the server.
+MAX_SMALL = 4096
+SMALL_BYTES = 1024
 
 
 def _is_by_server(record: logging.LogRecord) -> bool:
@@ -179,18 +186,80 @@ class _BoundedHTTP(H11Protocol):
             timer.cancel()
 
 
+class _BoundedFrames(ServerProtocol):
+    """The protocol of websockets, with a limit on small fragments, pings and pongs.
+
+    Parsing a frame takes microseconds, so that 64 kB of empty ones block the event loop.
+
+    Attributes:
+        small: How many there were since the last ping of the server.
+    """
+
+    small = 0
+
+    def recv_frame(self, frame: Frame) -> None:
+        super().recv_frame(frame)
+        is_message = frame.fin and frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+        if not is_message and len(frame.data) < SMALL_BYTES:
+            self.small += 1
+            if self.small > MAX_SMALL:
+                raise FrameError(f"more than {MAX_SMALL} small fragments, pings and pongs")
+
+
 class _BoundedWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol, which doesn't wait for clients that don't read."""
+    """uvicorn's WebSocket protocol, with limits on frames and on clients that are slow.
+
+    Neither uvicorn nor websockets has settings for them.
+    """
 
     limits: ServerLimits
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = _uvicorn_logger
+        self.conn = _BoundedFrames(max_size=self.limits.max_message_bytes, logger=self.logger)
+        self._message_timer: asyncio.TimerHandle | None = None  # while a message is incomplete
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.current_size is None:
+            self._stop_message_timer()
+        elif self._message_timer is None:
+            self._start_message_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_message_timer()
+        super().connection_lost(exc)
+
+    def _start_message_timer(self) -> None:
+        wait = self.limits.send_timeout_s
+        self._message_timer = self.loop.call_later(wait, self._message_is_late)
+
+    def _stop_message_timer(self) -> None:
+        if self._message_timer is not None:
+            self._message_timer.cancel()
+            self._message_timer = None
+
+    def _message_is_late(self) -> None:
+        if self.read_paused:  # the message waits for the server
+            self._start_message_timer()
+        elif not (self.close_sent or self.transport.is_closing()):
+            self.conn.fail(1008, f"a message took longer than {self.limits.send_timeout_s:g} s")
+            self.handle_parser_exception()
+            self._abort_soon()
+
+    def send_keepalive_ping(self) -> None:
+        self.conn.small = 0
+        super().send_keepalive_ping()
 
     async def run_asgi(self) -> None:
         await super().run_asgi()
         self._abort_soon()
+
+    async def receive(self) -> Any:
+        if not self.queue.empty():  # other connections have their turn between its messages
+            await asyncio.sleep(0)
+        return await super().receive()
 
     async def send(self, message: Any) -> None:
         await super().send(message)
