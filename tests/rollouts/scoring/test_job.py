@@ -277,6 +277,34 @@ def test_scoring_job_resume_rejects_other_rollouts(whole, row, write_rows, run, 
     assert (tmp_path / "scored.jsonl").read_bytes() == whole[1]
 
 
+def test_scoring_job_resume_scores_a_half_written_line_once_it_is_complete(row, run, tmp_path):
+    lines = [json.dumps(row("1", id=f"r{number}")).encode() + b"\n" for number in range(4)]
+    path, out = tmp_path / "growing.jsonl", tmp_path / "scored.jsonl"
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:50])
+    report, rows = run(str(path))
+    assert (report.summary.failed, rows[2]["score"], rows[2]["id"]) == (1, None, None)
+    assert "line 3: " in rows[2]["error"]
+    assert rows[2]["error"].endswith("; without a line break at its end, it may be incomplete")
+    half = out.read_bytes()
+    report, _ = run(str(path), resume=True)  # it is still incomplete
+    assert (report.resumed, report.scored, out.read_bytes()) == (3, 0, half)
+    path.write_bytes(b"".join(lines))
+    report, rows = run(str(path), resume=True)
+    assert (report.resumed, report.scored, report.summary.failed) == (2, 2, 0)
+    assert [(row["id"], row["score"]) for row in rows] == [(f"r{each}", 1.5) for each in range(4)]
+
+
+def test_scoring_job_resume_scores_a_group_with_a_half_written_line_again(row, of_groups, tmp_path):
+    rows = [row("1", id=f"r{number}", group="g") for number in range(3)]
+    lines = [json.dumps(each).encode() + b"\n" for each in rows]
+    path = tmp_path / "growing.jsonl"
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:50])
+    of_groups(str(path))
+    path.write_bytes(b"".join(lines))
+    report, _ = of_groups(str(path), resume=True)
+    assert (report.resumed, report.scored, report.summary.failed) == (0, 3, 0)
+
+
 def test_scoring_job_resume_rejects_fewer_rollouts(whole, row, write_rows, run, tmp_path):
     fewer = write_rows(mixed(row)[:2], "fewer.jsonl")
     with pytest.raises(RolloutError, match=r"has more rows than .*fewer\.jsonl, which has 2"):

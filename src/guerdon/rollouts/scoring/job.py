@@ -204,23 +204,29 @@ class ScoringJob:
         """Count the rows of `out` and skip their rollouts.
 
         Returns:
-            The batches that are left, and how many bytes of `out` to keep: batches are kept whole.
+            The batches that are left, and how many bytes of `out` to keep: batches are kept whole,
+            up to the first with a line that could not be read then and can be now.
         """
         kept, rows = 0, read_finished(str(self.out), pipeline.fingerprint)
         last: tuple[ResultRow, Line] | None = None
         for lines in batches:
             finished = list(itertools.islice(rows, len(lines)))
-            if len(finished) < len(lines):
+            if len(finished) < len(lines) or any(
+                # The line could not be read, as one that is half written; now it can.
+                row["id"] is None and not pipeline.is_row_of(row, line)
+                for (row, _), line in zip(finished, lines, strict=True)
+            ):
                 batches = itertools.chain([lines], batches)
                 break
             pipeline.count(pipeline.finished([row for row, _ in finished], lines), report.summary)
             report.resumed += len(lines)
             kept, last = finished[-1][1], (finished[-1][0], lines[-1])
-        if next(rows, None) is not None:
-            raise RolloutError(
-                f"{self.out} has more rows than {name_of_file(self.rollouts)}, "
-                f"which has {report.resumed}: it was made from other rollouts"
-            )
+        else:
+            if next(rows, None) is not None:
+                raise RolloutError(
+                    f"{self.out} has more rows than {name_of_file(self.rollouts)}, "
+                    f"which has {report.resumed}: it was made from other rollouts"
+                )
         if last is not None and not pipeline.is_row_of(*last):
             raise RolloutError(
                 f"row {report.resumed} of {self.out} has the id {last[0]['id']!r}, and "

@@ -152,7 +152,12 @@ def decode_line(number: int, line: bytes) -> Any:
     try:
         return parse_json((line.removeprefix(BOM) if number == 1 else line).decode().strip())
     except (ValueError, RecursionError) as error:
-        raise RolloutError(f"the line is not valid JSON: {error}", line=number) from None
+        hint = (
+            ""
+            if line.endswith(b"\n")
+            else "; without a line break at its end, it may be incomplete"
+        )
+        raise RolloutError(f"the line is not valid JSON: {error}{hint}", line=number) from None
 
 
 def parse_line(number: int, line: bytes) -> Rollout:
