@@ -24,6 +24,8 @@ CASES = [
     ("sys.exit(-1)", "import sys; sys.exit(-1)", {}, {"ending": "nonzero", "exit_code": 255}),
     ("sys.exit(text)", "import sys; sys.exit('why')", {}, {"ending": "nonzero", "exit_code": 1,
         "stderr": "why\n"}),
+    ("exit", "print(1); exit()", {}, {"ending": "ok", "stdout": "1\n", "stderr": ""}),
+    ("quit", "quit(7)", {}, {"ending": "nonzero", "exit_code": 7, "stderr": ""}),
     ("os._exit", "import os; print(1, flush=True); os._exit(7)", {}, {"ending": "nonzero",
         "exit_code": 7, "stdout": "1\n"}),
     ("os._exit(0)", "import os; os._exit(0)", {}, {"ending": "ok", "exit_code": 0}),

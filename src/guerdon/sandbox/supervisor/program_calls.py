@@ -12,6 +12,7 @@ import linecache
 import marshal
 import os
 import signal
+import site
 import socket
 import sys
 import threading
@@ -58,6 +59,7 @@ class ProgramCalls(Calls):
             _load(name, path)
         if config["packages"]["modules"]:
             import_packages(config["packages"])
+        site.setquit()  # `exit` and `quit`, which programs have unless Python runs with -S
         self._pid = os.getpid()
         gc.collect()
         gc.freeze()  # a collection would write to, and so copy, pages in the calls
