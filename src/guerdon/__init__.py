@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         load_reward, reward_function as reward_function,
     )
     from guerdon.sandbox import (
-        Limits as Limits, Sandbox as Sandbox, check_program as check_program, open_sandbox as
-        open_sandbox,
+        Limits as Limits, Sandbox as Sandbox, check_output as check_output, check_program as
+        check_program, open_sandbox as open_sandbox,
     )
     from guerdon.services import MCPClient as MCPClient
     from guerdon.tracking import (
@@ -82,7 +82,7 @@ __getattr__, __dir__ = lazy_names(
             Sequential ToxicityRubric TrajectoryRubric ValidJson WeightedSum as_rubric
             load_reward reward_function
         """,
-        "sandbox": "Limits Sandbox check_program open_sandbox",
+        "sandbox": "Limits Sandbox check_output check_program open_sandbox",
         "services": "MCPClient",
         "tracking": "RewardLogger RewardNormalizer",
         "types": """
