@@ -31,6 +31,7 @@ FLOORS = {
     "_registry": 1,
     "_problems": 1,
     "_validation": 1,
+    "_http": 1,
     "types": 1,
     "credit": 2,
     "rubrics": 2,

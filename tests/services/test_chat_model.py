@@ -16,6 +16,7 @@ import pytest
 
 from examples.tau_chat.scripted_model import Broken, Dropped, Failed, Replied, ScriptedModel
 from guerdon._background import run
+from guerdon._http import MAX_ANSWER
 from guerdon.errors import (
     InvalidArgumentError,
     ServiceError,
@@ -138,6 +139,15 @@ def test_chat_model_does_not_follow_redirects(status):
         ):
             ask(chat)
     assert (len(model.asked), other.asked) == (1, [])
+
+
+def test_chat_model_rejects_an_answer_that_is_too_large():
+    with (
+        ScriptedModel([Broken('{"choices": "%s"}' % ("a" * MAX_ANSWER))]) as model,
+        chat_with(model, retries=0) as chat,
+        pytest.raises(ServiceError, match=f"answered with more than {MAX_ANSWER} bytes"),
+    ):
+        ask(chat)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from mcp.server.mcpserver import MCPServer
 
+from guerdon._http import MAX_ANSWER
 from guerdon.errors import ServiceError, ServiceUnavailableError
-from guerdon.services import mcp_transport
 from guerdon.services.client import MCPClient
 from guerdon.services.config import McpService
 
@@ -33,7 +33,7 @@ MISDEEDS = {
     "no json": lambda send: plain(send, 200, b"<html>", b"application/json"),
     "a model": lambda send: plain(send, 200, b'{"choices": []}', b"application/json"),
     "html": lambda send: plain(send, 200, b"<html>", b"text/html"),
-    "too long": lambda send: plain(send, 200, b"[" * 5000, b"application/json"),
+    "too long": lambda send: plain(send, 200, b"[" * (MAX_ANSWER + 1), b"application/json"),
     "stream ends": lambda send: plain(send, 200, b": nothing\n\n", b"text/event-stream"),
 }  # fmt: skip
 
@@ -124,15 +124,12 @@ def url(app):
         ("no json", ServiceError, "doesn't speak MCP: <html>"),
         ("a model", ServiceError, "doesn't speak MCP: {\"choices"),
         ("html", ServiceError, "Unexpected content type: text/html"),
-        ("too long", ServiceError, "more than 4096 bytes"),
+        ("too long", ServiceError, f"more than {MAX_ANSWER} bytes"),
         ("stream ends", ServiceUnavailableError, "ended without a response"),
     ],
 )
-def test_mcp_http_client_fails_one_call_and_not_the_others(
-    app, url, how, kind, message, monkeypatch, caplog
-):
+def test_mcp_http_client_fails_one_call_and_not_the_others(app, url, how, kind, message, caplog):
     caplog.set_level("CRITICAL")
-    monkeypatch.setattr(mcp_transport, "MAX_ANSWER", 4096)
     app.released.clear()
     with MCPClient(McpService(endpoint=url, connections=1)) as client:
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from guerdon._background import SharedClient, background_loop, close_at_exit, on_background
+from guerdon._http import ACCEPTED, read_answer
 from guerdon._problems import problems_of
 from guerdon.errors import (
     InvalidArgumentError,
@@ -141,8 +142,8 @@ class ChatModel(SharedClient):
 
     It requires the extra ``judge``: ``pip install 'guerdon[judge]'``. Connections are opened on
     first use and shared by all callers, sync and async; copies are the model itself. 429, 5xx, a
-    timeout, a lost connection and an answer that is not JSON are retried, after pauses that double
-    from half a second, or after ``Retry-After``.
+    timeout, a lost connection and an answer that is not JSON or larger than 16 MiB are retried,
+    after pauses that double from half a second, or after ``Retry-After``.
 
     Example:
         >>> from guerdon.services import ChatModel
@@ -466,13 +467,33 @@ def _tls() -> Any:
     return _http_library().create_ssl_context()
 
 
+@functools.cache
+def model_http_client() -> Any:
+    """The class of the HTTP clients that openai uses here."""
+    import openai
+
+    class ModelHttpClient(openai.DefaultAsyncHttpxClient):
+        """Doesn't follow redirects, and reads no more than `MAX_ANSWER` bytes of an answer.
+
+        A redirect may lead to another host: it would get the prompt, and its answer would count.
+        """
+
+        def __init__(self, **options: Any) -> None:
+            super().__init__(headers=ACCEPTED, follow_redirects=False, **options)
+
+        async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+            return await read_answer(await super().send(request, stream=True, **options))
+
+    return ModelHttpClient
+
+
 def _connect(url: str, key: str, *, timeout_s: float, retries: int, usage: Usage) -> AsyncOpenAI:
     """A client of openai, which retries; its HTTP client limits and checks each attempt."""
     import openai
 
     http = _http_library()
 
-    class Attempts(openai.DefaultAsyncHttpxClient):
+    class Attempts(model_http_client()):  # type: ignore[misc]
         async def send(self, request: Any, **options: Any) -> Any:
             usage.retries += request.headers.get("x-stainless-retry-count", "0") != "0"
             try:
@@ -496,8 +517,7 @@ def _connect(url: str, key: str, *, timeout_s: float, retries: int, usage: Usage
     limits = http.Limits(
         max_connections=REQUESTS_PER_CLIENT, max_keepalive_connections=REQUESTS_PER_CLIENT
     )
-    # A redirect may lead to another host: it would get the prompt, and its answer would count.
-    client = Attempts(limits=limits, verify=_tls(), timeout=timeout_s, follow_redirects=False)
+    client = Attempts(limits=limits, verify=_tls(), timeout=timeout_s)
     return openai.AsyncOpenAI(
         base_url=url, api_key=key, max_retries=retries, timeout=timeout_s, http_client=client
     )

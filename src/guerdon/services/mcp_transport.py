@@ -18,10 +18,9 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
+from guerdon._http import ACCEPTED, MAX_ANSWER, read_answer
 from guerdon.services.config import McpService, SdkService, read_secret
 
-# The most bytes of an answer.
-MAX_ANSWER = 16 * 2**20
 # How much of an invalid answer an error repeats, in bytes.
 SHOWN = 200
 # Seconds that an idle connection is kept: fewer than servers do, so that none closes during a call.
@@ -155,7 +154,7 @@ class McpHttpClient(httpx2.AsyncClient):
 
     def __init__(self, headers: dict[str, str], timeout_s: float) -> None:
         limits = httpx2.Limits(keepalive_expiry=KEPT_S)
-        super().__init__(headers=headers, timeout=timeout_s, limits=limits)
+        super().__init__(headers=ACCEPTED | headers, timeout=timeout_s, limits=limits)
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; a failure of a POST becomes an answer."""
@@ -166,44 +165,23 @@ class McpHttpClient(httpx2.AsyncClient):
             kind = response.headers.get("content-type", "").lower()
             if response.status_code < 400 and not kind.startswith("application/json"):
                 return response
-            try:
-                body = await _read(response)
-            finally:
-                await response.aclose()
-        except httpx2.TransportError as error:
+            return _checked(request, await read_answer(response))
+        except httpx2.DecodingError as error:
+            return _error(request, 502, INTERNAL_ERROR, f"the server {error}")
+        except httpx2.RequestError as error:
             reason = str(error) or type(error).__name__
             return _error(request, 502, CONNECTION_CLOSED, f"no answer: {reason}")
-        return _checked(request, response, body)
 
 
-async def _read(response: httpx2.Response) -> bytes:
-    """The body, up to one byte beyond the limit."""
-    parts, length = [], 0
-    async for part in response.aiter_bytes():
-        length += len(part)
-        parts.append(part)
-        if length > MAX_ANSWER:
-            break
-    return b"".join(parts)
-
-
-def _checked(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
-    status = response.status_code
-    if len(body) > MAX_ANSWER:
-        message = f"an answer of more than {MAX_ANSWER} bytes"
-        return _error(request, 502, INTERNAL_ERROR, message)
+def _checked(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    status, body = response.status_code, response.content
     if status >= 400 and not _is_error(body):
         message = f"HTTP {status} {response.reason_phrase}".rstrip()
         return _error(request, status, INTERNAL_ERROR, message, data={HTTP_STATUS: status})
     if status < 400 and b'"jsonrpc"' not in body:
         message = f"the server doesn't speak MCP: {body[:SHOWN].decode(errors='replace')}"
         return _error(request, 502, INTERNAL_ERROR, message)
-    headers = {
-        name: value
-        for name, value in response.headers.items()
-        if name not in ("content-encoding", "content-length", "transfer-encoding")
-    }
-    return httpx2.Response(status, headers=headers, content=body, request=request)
+    return response
 
 
 def _is_error(body: bytes) -> bool:

@@ -225,6 +225,16 @@ def test_http_client_rejects_what_the_protocol_does_not_allow(reply):
     spoken(ask, reply)
 
 
+def test_http_client_rejects_an_answer_that_is_too_large(monkeypatch):
+    monkeypatch.setattr("guerdon.envs.client.http.MAX_MESSAGE", 1000)
+
+    async def ask(client):
+        with pytest.raises(ConnectionLostError, match="/state answered with more than 1000 bytes"):
+            await client.state()
+
+    spoken(ask, "x" * 1001)
+
+
 def test_http_client_returns_text():
     async def ask(client):
         assert await client.get("/metrics") == "one 1\n"

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from guerdon import Action, Environment, Message, Observation, Rubric, State
+from guerdon._http import MAX_ANSWER
 from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.rollouts.playing import openai_policy
 from guerdon.rollouts.playing.openai_policy import OpenAIPolicy
@@ -237,6 +238,11 @@ def test_openai_policy_does_not_follow_redirects(endpoint):
     with pytest.raises(PolicyError, match="307"):
         ask(endpoint, Response(status_code=307, headers=there), replied("42"))
     assert len(endpoint.asked) == 1
+
+
+def test_openai_policy_rejects_an_answer_that_is_too_large(endpoint):
+    with pytest.raises(PolicyError, match=f"answered with more than {MAX_ANSWER} bytes"):
+        ask(endpoint, replied("a" * MAX_ANSWER))
 
 
 def test_openai_policy_keeps_the_reasoning_in_the_message(endpoint):

@@ -9,6 +9,7 @@ import httpx
 from pydantic import BaseModel
 
 from guerdon._background import SyncWrapper, sync_method
+from guerdon._http import ACCEPTED, read_answer
 from guerdon._validation import check_token
 from guerdon.envs.client.config_updates import (
     field_error_line,
@@ -17,7 +18,7 @@ from guerdon.envs.client.config_updates import (
     versioned,
 )
 from guerdon.envs.client.session import parse_result
-from guerdon.envs.client.transport import http_url, httpx_options
+from guerdon.envs.client.transport import MAX_MESSAGE, http_url, httpx_options
 from guerdon.errors import (
     ClientError,
     ClientTimeoutError,
@@ -166,12 +167,13 @@ class HTTPEnvClient:
             self._http = httpx.AsyncClient(
                 base_url=self.base_url,
                 timeout=self._timeout_s,
-                headers={"Authorization": f"Bearer {token}"} if token is not None else {},
+                headers=ACCEPTED | ({"Authorization": f"Bearer {token}"} if token else {}),
                 transport=self._transport,
                 **httpx_options(self.base_url),
             )
         try:
-            response = await self._http.request(method, path, json=body)
+            async with self._http.stream(method, path, json=body) as answer:
+                response = await read_answer(answer, max_bytes=MAX_MESSAGE)
         except (TypeError, ValueError) as error:
             raise InvalidArgumentError(
                 f"{path}: {body!r:.60} is not JSON-serializable: {error}"
@@ -181,6 +183,8 @@ class HTTPEnvClient:
             raise ClientTimeoutError(
                 f"{self.base_url}{path} didn't answer within {limit:g} s", seconds=limit
             ) from error
+        except httpx.DecodingError as error:
+            raise ConnectionLostError(f"{self.base_url}{path} {error}") from error
         except httpx.HTTPError as error:
             raise ConnectionLostError(f"can't reach {self.base_url}{path}: {error}") from error
         return _content(response, path)

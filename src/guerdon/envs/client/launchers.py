@@ -111,7 +111,8 @@ class Launcher(ABC):
 
 async def _is_healthy(http: httpx.AsyncClient, url: str) -> bool:
     try:
-        return (await http.get(f"{url}/health")).is_success
+        async with http.stream("GET", f"{url}/health") as answer:  # which isn't read
+            return answer.is_success
     except httpx.HTTPError:
         return False
 

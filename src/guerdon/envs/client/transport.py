@@ -22,6 +22,8 @@ __all__ = ["ASGITransport", "NetworkTransport", "WebSocket", "WebSocketTransport
 
 # Seconds for the closing handshake of a WebSocket.
 CLOSE_TIMEOUT_S = 2.0
+# The most bytes of a message, by default.
+MAX_MESSAGE = 100 * 2**20
 
 
 def websocket_url(url: str) -> str:
@@ -124,7 +126,7 @@ class NetworkTransport:
     """
 
     def __init__(
-        self, *, max_message_bytes: int = 100 * 2**20, keepalive_s: float | None = 20.0
+        self, *, max_message_bytes: int = MAX_MESSAGE, keepalive_s: float | None = 20.0
     ) -> None:
         self._options: dict[str, Any] = {
             "max_size": max_message_bytes,

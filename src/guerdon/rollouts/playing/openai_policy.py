@@ -14,7 +14,7 @@ from guerdon.errors import InvalidArgumentError, MissingExtraError, PolicyError
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.observations import content_of, first_messages
 from guerdon.rollouts.playing.policies import PolicyOutput, action_of
-from guerdon.services.chat_model import NO_KEY
+from guerdon.services.chat_model import NO_KEY, model_http_client
 from guerdon.types.message import INSTRUCTION_ROLES, Message
 
 __all__ = ["OpenAIPolicy"]
@@ -178,8 +178,7 @@ def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any
         ) from error
     if api_key is None and base_url is not None and not os.environ.get("OPENAI_API_KEY"):
         api_key = NO_KEY
-    # A redirect may lead to another host: it would get the conversation, and play.
-    http = openai.DefaultAsyncHttpxClient(follow_redirects=False)
+    http = model_http_client()()
     try:
         return openai.AsyncOpenAI(
             base_url=base_url, api_key=api_key, max_retries=max_retries, http_client=http
@@ -223,4 +222,7 @@ def _token(token: Any) -> dict[str, Any]:
 
 
 def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    name = type(error).__name__
+    # Its own message is "Connection error."
+    cause = error.__cause__ if name == "APIConnectionError" else None
+    return f"{name}: {cause or error}"
