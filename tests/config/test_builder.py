@@ -72,6 +72,24 @@ class Plain(Scored):
         self.longest, self.strict, self.ratio, self.rest = longest, strict, ratio, rest
 
 
+class LimitConfig(BaseModel):
+    limit: float = 0.5
+    limits: list[int] = []
+    flag: bool | float = 0.0
+
+
+class Limited(Scored):
+    def __init__(self, config: LimitConfig):
+        super().__init__()
+        self.config = config
+
+
+class Unannotated(Scored):
+    def __init__(self, limit=0.5, rest=None):
+        super().__init__()
+        self.limit, self.rest = limit, rest
+
+
 class Counting(TrajectoryRubric):
     def score_trajectory(self, trajectory):
         return float(len(trajectory))
@@ -118,6 +136,13 @@ def test_build_rubric_converts_the_values_of_a_dict():
             self.config = config
 
     assert build_rubric(entry(Many, {"x": {}})).config == {"x": PassConfig()}
+
+
+def test_build_rubric_converts_the_fields_of_a_model():
+    config = build_rubric(entry(Limited, {"limit": "0.25", "limits": ["3"], "flag": True})).config
+    assert config.model_dump() == {"limit": 0.25, "limits": [3], "flag": True}
+    rubric = build_rubric(entry(Unannotated, {"limit": 3, "rest": False}))
+    assert (rubric.limit, rubric.rest) == (3, False)
 
 
 def test_build_rubric_passes_keys_as_arguments():
@@ -189,6 +214,9 @@ def test_build_rubrics_copies_rubric_objects():
         (Plain, {"longest": "3"}, 'config.longest: must be an integer, got "3"'),
         (Plain, {"longest": 3.5}, "config.longest: must be an integer, got 3.5"),
         (Plain, {"longest": True}, "config.longest: must be an integer, got true"),
+        (Limited, {"limit": False}, "config.limit: must be a finite number, got false"),
+        (Limited, {"limits": [1, True]}, "config.limits[1]: must be an integer, got true"),
+        (Unannotated, {"limit": False}, "config.limit: must be a finite number, got false"),
         (
             Plain,
             {"longest": 1, "strict": "no"},

@@ -81,6 +81,7 @@ REFUSED = {
     "nan": ("a: 1\nweight: .nan", 2, "weight: .nan is not a finite number"),
     "infinity": ("w: -.inf", 1, "w: -.inf is not a finite number"),
     "overflow": ("w: 1e999", 1, "too large"),
+    "overflow of an integer": ("w: 1" + "0" * 400, 1, "too large"),
     "many digits": ("w: " + "9" * 5000, 1, "at most 1000 digits"),
     "duplicate key": ("a: 1\nb: 2\na: 3", 3, "a: duplicate key, first on line 1"),
     "duplicate key within": ("x:\n  - {a: 1, b: 2,\n     a: 3}", 3, "x[0].a: duplicate key"),

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from guerdon import (
     Gate,
+    RegexMatch,
     RewardConfig,
     RewardPipeline,
     Rubric,
@@ -648,3 +649,12 @@ def test_update_tunes_the_threshold_of_toxicity():
     ]
     with pytest.raises(RewardConfigError, match="threshold"):
         runtime.update({"per_turn": [{"name": "toxic", "config": {"threshold": 1.5}}]})
+
+
+@pytest.mark.parametrize("threshold", [10, -1, False])
+def test_update_refuses_a_threshold_outside_of_the_score_range(threshold):
+    runtime = RewardRuntime(RubricComposer({"polite": Gate(RegexMatch("please"), 0.5)}, [1.0]))
+    change = {"per_turn": [{"name": "polite", "config": {"threshold": threshold}}]}
+    with pytest.raises(RewardConfigError, match=r"polite.config.threshold: |per_turn\[0\]"):
+        runtime.update(change)
+    assert runtime.to_dict()["per_turn"][0]["config"] == {"threshold": 0.5}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon.errors import InvalidArgumentError, RubricDefinitionError
+from guerdon.errors import InvalidArgumentError, RubricDefinitionError, StateError
 from guerdon.rubrics import Gate, Rubric, Sequential, WeightedSum
 
 
@@ -172,6 +172,31 @@ def test_gate_keeps_the_old_threshold_if_a_new_one_is_rejected():
     assert gate(None, None) == 0.5
     gate.threshold = 0.6
     assert gate(None, None) == 0.0
+
+
+@pytest.mark.parametrize("threshold", [10, 1.01, -0.01, False, True])
+def test_gate_rejects_a_threshold_outside_of_the_score_range_of_its_rubric(threshold):
+    class InRange(Fixed):
+        score_range = (0.0, 1.0)
+
+    with pytest.raises(InvalidArgumentError, match=r"`threshold` must be in \[0, 1\], got"):
+        Gate(InRange(), threshold=threshold)
+    gate = Gate(InRange(), threshold=0.5)
+    with pytest.raises(StateError, match=r"`threshold` must be in \[0, 1\], got"):
+        gate.load_state_dict({"threshold": threshold}, strict=False)
+    assert gate.threshold == 0.5
+
+
+def test_gate_compares_its_threshold_with_the_score_range_that_is_declared():
+    class Wide(Fixed):
+        score_range = (-10.0, math.inf)
+
+    assert Gate(Wide(), threshold=10).threshold == 10.0
+    with pytest.raises(InvalidArgumentError, match=r"`threshold` must be a finite number >= -10"):
+        Gate(Wide(), threshold=-11)
+    Wide.score_range = (1.0, 0.0)
+    with pytest.raises(InvalidArgumentError, match=r"`Wide.score_range` must be \(low, high\)"):
+        Gate(Wide())
 
 
 # WeightedSum

@@ -39,6 +39,11 @@ __all__ = [
 
 _EMPTY = Parameter.empty
 _LENIENT = ConfigDict(arbitrary_types_allowed=True)
+_FLAGS = {
+    f"must be {kind}, got {flag}"
+    for kind in ("a finite number", "an integer")
+    for flag in ("false", "true")
+}
 
 
 def arguments_of(make: Callable[..., Any]) -> tuple[list[Parameter], bool]:
@@ -257,6 +262,8 @@ def convert(annotation: Any, value: Any, *, strict: bool = True) -> tuple[Any, l
         places = {each.place for each in problems}
         found = problems_of(error, value)
         return value, problems + [each for each in found if each.place not in places]
+    if not strict:
+        problems += _flags(adapter, value)
     # Pydantic converts an Iterable to an iterator, which could be read only once.
     return value if type(made).__module__.startswith("pydantic_core") else made, problems
 
@@ -282,8 +289,9 @@ def checked_arguments(
     for key, value in config.items():
         if key in known:
             annotation, default = known[key].annotation, known[key].default
-            if annotation is _EMPTY and isinstance(default, bool):
-                annotation = bool  # "no" would be true
+            if annotation is _EMPTY and bool in (type(default), type(value)):
+                # "no" would be true, and false 0
+                annotation = type(default) if isinstance(default, bool | int | float) else Any
             values[key], found = convert(annotation, value)
             problems += [each.within(key) for each in found]
         elif takes_all:
@@ -296,6 +304,15 @@ def checked_arguments(
         if each.default is _EMPTY and each.name not in config
     ]
     return values, problems
+
+
+def _flags(adapter: TypeAdapter[Any], value: Any) -> list[Problem]:
+    """The problems of booleans where a number is expected: pydantic makes 0 of false."""
+    try:
+        _validated(adapter, value, strict=True)
+    except ValidationError as error:
+        return [each for each in problems_of(error, value) if each.message in _FLAGS]
+    return []
 
 
 def _validated(adapter: TypeAdapter[Any], value: Any, strict: bool) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from guerdon._problems import Place, Problem
+from guerdon._validation import is_finite
 from guerdon.errors import RewardConfigError
 
 __all__ = ["Document", "parse_document", "read_document", "to_yaml"]
@@ -194,10 +194,8 @@ def plain_value(text: str) -> tuple[Any, str | None]:
         return text, None
     if len(text) > MAX_DIGITS:
         return text, f"a number has at most {MAX_DIGITS} digits{_QUOTES}"
-    if is_int:
-        return int(text, 0 if text[:2] in ("0x", "0o") else 10), None
-    value = float(text)
-    if math.isfinite(value):
+    value = int(text, 0 if text[:2] in ("0x", "0o") else 10) if is_int else float(text)
+    if is_finite(value):
         return value, None
     return text, f"{text:.60} is too large for a number{_QUOTES}"
 

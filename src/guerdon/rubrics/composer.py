@@ -12,7 +12,7 @@ from guerdon._validation import check_number, check_type, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.calling import evaluate_named
-from guerdon.rubrics.containers import Weighted
+from guerdon.rubrics.containers import Weighted, check_range
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.recording import Recorder, StepScore, add_components
 from guerdon.rubrics.rubric import Rubric
@@ -397,16 +397,5 @@ def _declared_range(rubric: Rubric) -> tuple[float, float] | None:
     Raises:
         InvalidArgumentError: The declared value is not a range.
     """
-    declared = rubric._range()
-    if declared is None:
-        return None
-    try:
-        low, high = declared
-        ordered = low <= high
-    except (TypeError, ValueError):
-        ordered = False
-    if not ordered:
-        raise InvalidArgumentError(
-            f"`{type(rubric).__name__}.score_range` must be (low, high), got {shown(declared)}"
-        )
-    return (low, high) if math.isfinite(high - low) else None
+    declared = check_range(rubric, rubric._range())
+    return declared if declared is not None and math.isfinite(declared[1] - declared[0]) else None

@@ -182,17 +182,27 @@ class Gate(Container):
 
     Args:
         rubric: A rubric or a function.
-        threshold: The lowest score that passes, a finite number.
+        threshold: The lowest score that passes, a finite number; within the rubric's
+            `score_range`, if it declares one.
+
+    Raises:
+        InvalidArgumentError: `threshold` is outside of what is accepted.
     """
 
     state_names = ("threshold",)
     tunable = ("threshold",)
-    threshold = Checked(check_number)
+    threshold = Checked(check_number, limits_of=lambda gate: gate._limits())
 
     def __init__(self, rubric: RubricLike, threshold: float = 1.0) -> None:
         super().__init__()
         self.rubric = as_rubric(rubric)
         self.threshold = threshold
+
+    def _limits(self) -> dict[str, float]:
+        """The limits of the threshold; a derived range would change with weights."""
+        child = self._only_child()
+        declared = check_range(child, child.score_range)
+        return {} if declared is None else {"low": declared[0], "high": declared[1]}
 
     def _combine(self, scores: Sequence[float]) -> float:
         if len(scores) != 1:
@@ -516,6 +526,26 @@ class RubricDict(_Collection, MutableMapping[str, Rubric]):
                 )
             rewards[stamp] = known[called[0]][stamp] if called else 0.0
         return rewards
+
+
+def check_range(rubric: Rubric, declared: Any) -> tuple[float, float] | None:
+    """Return a range that a rubric declares, or None.
+
+    Raises:
+        InvalidArgumentError: It is not a range.
+    """
+    if declared is None:
+        return None
+    try:
+        low, high = declared
+        ordered = low <= high
+    except (TypeError, ValueError):
+        ordered = False
+    if not ordered:
+        raise InvalidArgumentError(
+            f"`{type(rubric).__name__}.score_range` must be (low, high), got {shown(declared)}"
+        )
+    return low, high
 
 
 def _with_zero(declared: tuple[float, float] | None) -> tuple[float, float] | None:

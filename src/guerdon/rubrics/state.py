@@ -43,21 +43,29 @@ class Checked(Generic[Value]):
     Args:
         check: Returns the value to store, from the attribute's name and a value, or raises.
         optional: Whether None is accepted, without a check.
+        limits_of: Returns further arguments of `check` that depend on the rubric.
         **limits: Further arguments of `check`.
     """
 
     def __init__(
-        self, check: Callable[..., Value], *, optional: bool = False, **limits: Any
+        self,
+        check: Callable[..., Value],
+        *,
+        optional: bool = False,
+        limits_of: Callable[[Any], Mapping[str, Any]] | None = None,
+        **limits: Any,
     ) -> None:
         self._check = functools.partial(check, **limits)
         self._optional = optional
+        self._limits_of = limits_of
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __set__(self, rubric: Any, value: Any) -> None:
         if value is not None or not self._optional:
-            value = self._check(self._name, value)
+            limits = {} if self._limits_of is None else self._limits_of(rubric)
+            value = self._check(self._name, value, **limits)
         rubric.__dict__[self._name] = value
 
     if TYPE_CHECKING:  # without __get__, Python reads the instance's dict at full speed
