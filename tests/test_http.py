@@ -7,7 +7,7 @@ import httpx
 import httpx2
 import pytest
 
-from guerdon._http import MAX_ANSWER, read_answer
+from guerdon._http import MAX_ANSWER, hide_query, read_answer, shown_url
 
 
 @pytest.fixture(params=[httpx, httpx2], ids=lambda library: library.__name__)
@@ -57,3 +57,35 @@ def test_read_answer_rejects_what_decompresses_to_any_size(library, encoding):
 def test_read_answer_rejects_invalid_gzip(library):
     with pytest.raises(library.DecodingError, match="answered with invalid gzip"):
         read(library, b"{}", "gzip")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://host:8000/v1", "http://host:8000/v1"),
+        ("https://me:secret@host/@v1?key=secret#secret", "https://host/@v1"),
+        ("http://me:p@ss@[::1]/", "http://[::1]/"),
+        ("postgresql://me:secret@host/db", "postgresql://host/db"),
+        ("judge", "judge"),
+        ("http://[::1?key=secret", "http://[::1"),
+    ],
+)
+def test_shown_url_has_no_secrets(url, shown):
+    assert shown_url(url) == shown
+
+
+def test_hide_query_changes_only_what_is_shown(library, caplog):
+    caplog.set_level("DEBUG")
+    paths = []
+
+    def answer(request):
+        paths.append(request.url.raw_path)
+        return library.Response(200)
+
+    with library.Client(transport=library.MockTransport(answer)) as client:
+        request = client.build_request("GET", "http://host/v1?key=s3cret")
+        hide_query(request)
+        client.send(request)
+    assert paths == [b"/v1?key=s3cret"]
+    assert "http://host/v1 " in caplog.text
+    assert "s3cret" not in caplog.text

@@ -1,11 +1,13 @@
-"""Reading answers of bounded size, with the clients of httpx and of httpx2, its successor."""
+"""Addresses without secrets, and answers of bounded size, for clients of httpx and httpx2."""
 
 from __future__ import annotations
 
+import functools
+import re
 from importlib import import_module
 from typing import Any
 
-__all__ = ["ACCEPTED", "MAX_ANSWER", "read_answer"]
+__all__ = ["ACCEPTED", "MAX_ANSWER", "hide_query", "read_answer", "shown_url"]
 
 # The most bytes of an answer, after decompression.
 MAX_ANSWER = 16 * 2**20
@@ -15,15 +17,48 @@ ENCODINGS = ("", "identity", "gzip", "deflate")
 ACCEPTED = {"accept-encoding": "gzip, deflate"}
 
 
+def shown_url(url: object) -> str:
+    """Return an address for messages and logs: without user, password, query and fragment.
+
+    Example:
+        >>> shown_url("https://me:secret@host:8000/v1?key=secret")
+        'https://host:8000/v1'
+    """
+    return re.sub(r"(?<=//)[^/]*@", "", re.split(r"[?#]", str(url), maxsplit=1)[0])
+
+
+def hide_query(request: Any) -> None:
+    """Change how a request of httpx or httpx2 shows its address, which they log.
+
+    Example:
+        >>> import httpx
+        >>> request = httpx.Request("GET", "http://host/v1?key=secret")
+        >>> hide_query(request)
+        >>> str(request.url), request.url.raw_path
+        ('http://host/v1', b'/v1?key=secret')
+    """
+    url_class: Any = type(request.url)
+    request.url = _shown_class(url_class)(request.url)
+
+
+@functools.cache
+def _shown_class(url_class: Any) -> Any:
+    class ShownURL(url_class):  # type: ignore[misc]
+        def __str__(self) -> str:
+            return shown_url(super().__str__())
+
+    return ShownURL
+
+
 async def read_answer(response: Any, *, max_bytes: int = MAX_ANSWER) -> Any:
     """Read the answer to a request that was sent with ``stream=True``, and close it.
 
     Example:
         >>> import asyncio
         >>> import httpx
-        >>> async def main():
-        ...     return (await read_answer(httpx.Response(200, content=b"Hi"))).text
-        >>> asyncio.run(main())
+        >>> request = httpx.Request("GET", "http://host")
+        >>> response = httpx.Response(200, content=b"Hi", request=request)
+        >>> asyncio.run(read_answer(response)).text
         'Hi'
 
     Args:

@@ -10,6 +10,9 @@ import pickle
 import socket
 import subprocess
 import sys
+import threading
+import traceback
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import anyio
 import pytest
@@ -139,6 +142,35 @@ def test_chat_model_does_not_follow_redirects(status):
         ):
             ask(chat)
     assert (len(model.asked), other.asked) == (1, [])
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Fails, and repeats in a redirect where it was asked."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.paths.append(self.path)
+        self.send_response(self.server.status)
+        self.send_header("location", f"http://other{self.path}")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.mark.parametrize("status", [307, 500])
+def test_chat_model_sends_the_query_of_its_endpoint_and_does_not_show_it(status, caplog):
+    caplog.set_level("INFO")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        server.paths, server.status = [], status
+        threading.Thread(target=server.serve_forever).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}/v1?key=s3cret&version=1"
+        with ChatModel(endpoint, "m", retries=0) as chat, pytest.raises(ServiceError) as raised:
+            ask(chat)
+        server.shutdown()
+    assert server.paths == ["/v1/chat/completions?key=s3cret&version=1"]
+    shown = [*traceback.format_exception(raised.value), repr(chat), chat.name, caplog.text]
+    assert "s3cret" not in "".join(shown)
 
 
 def test_chat_model_rejects_an_answer_that_is_too_large():

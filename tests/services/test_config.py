@@ -148,6 +148,7 @@ def test_mcp_service_public_contains_no_secret():
     service = McpService(
         endpoint="https://example.org/mcp?key=s3cret#x", tool="judge", token_env="TOKEN"
     )
+    assert "key=" not in repr(service)
     assert service.public() == {
         "type": "mcp",
         "endpoint": "https://example.org/mcp",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from guerdon._http import shown_url
 from guerdon.cli import options
 from guerdon.cli.console import warn
 from guerdon.errors import InvalidArgumentError, ServiceUnavailableError
@@ -160,7 +161,7 @@ def _check_model(config: OpenAIService) -> None:
     try:
         run(ModelService(config.model, config).check(CHECK_S, for_tool=False))
     except ServiceUnavailableError as error:
-        warn(f"{error}; calls are sent to it anyway ({config.endpoint})")
+        warn(f"{error}; calls are sent to it anyway ({shown_url(config.endpoint)})")
 
 
 def _end(number: int, frame: object) -> NoReturn:

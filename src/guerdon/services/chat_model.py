@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import ValidationError
 
 from guerdon._background import SharedClient, background_loop, close_at_exit, on_background
-from guerdon._http import ACCEPTED, read_answer
+from guerdon._http import ACCEPTED, hide_query, read_answer, shown_url
 from guerdon._problems import problems_of
 from guerdon.errors import (
     InvalidArgumentError,
@@ -214,7 +214,8 @@ class ChatModel(SharedClient):
             **settings, "extra_body": self._settings.extra_body, "api_key": api_key,
             "structured": structured, "prices": prices,
         }  # fmt: skip
-        self.endpoint, self.model = _base_url(self._settings.endpoint), self._settings.model
+        self.endpoint, self._query = _base_url(self._settings.endpoint)
+        self.model = self._settings.model
         self.temperature, self.max_tokens = self._settings.temperature, self._settings.max_tokens
         self.extra_body = self._settings.extra_body
         self.usage = Usage(prices=prices)
@@ -235,7 +236,8 @@ class ChatModel(SharedClient):
             >>> first.fingerprint() == second.fingerprint()
             False
         """
-        what = [self.endpoint, self.model, self.temperature, self.max_tokens, self.extra_body]
+        what: list[Any] = [self.endpoint, *([self._query] if self._query else [])]
+        what += [self.model, self.temperature, self.max_tokens, self.extra_body]
         return hashlib.blake2b(json.dumps(what, default=str).encode(), digest_size=16).hexdigest()
 
     async def complete(
@@ -343,7 +345,9 @@ class ChatModel(SharedClient):
     def _connections(self) -> _Connections:
         opened = self._open
         if opened is None or opened.process != os.getpid():
-            opened = self._open = _Connections(self.endpoint, self._settings, self.usage)
+            opened = self._open = _Connections(
+                self.endpoint, self._query, self._settings, self.usage
+            )
             weakref.finalize(self, opened.close_soon).atexit = False
             close_at_exit(opened)
         return opened
@@ -369,8 +373,8 @@ class ChatModel(SharedClient):
             status = error.status_code
             what = f"answered {status}: {error.response.text[:SHOWN]}"
             if error.response.has_redirect_location:
-                location = error.response.headers["location"]
-                what = f"answered {status}: redirects, here to {location!r:.200}, aren't followed"
+                there = shown_url(error.response.headers["location"])
+                what = f"answered {status}: redirects, here to {there!r:.200}, aren't followed"
             if status in REFUSED:
                 return _RefusedError, what
             return (ServiceUnavailableError if status in UNAVAILABLE else ServiceError), what
@@ -391,11 +395,12 @@ class _RefusedError(ServiceError):
     """The endpoint rejects the request."""
 
 
-def _base_url(endpoint: str) -> str:
-    """The base address of an endpoint: without a path, with ``/v1``."""
+def _base_url(endpoint: str) -> tuple[str, dict[str, str]]:
+    """The base address of an endpoint: without a path, with ``/v1``; and its query."""
     parts = urlsplit(endpoint)
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
-    return parts._replace(path=path or "/v1").geturl()
+    url = parts._replace(path=path or "/v1", query="", fragment="").geturl()
+    return url, dict(parse_qsl(parts.query, keep_blank_values=True))
 
 
 def _content(content: Any) -> str:
@@ -418,10 +423,12 @@ def _tokens(usage: Any) -> tuple[int | None, int | None]:
 class _Connections:
     """The open connections of a model in one process; they belong to the background loop."""
 
-    def __init__(self, url: str, settings: OpenAIService, usage: Usage) -> None:
+    def __init__(
+        self, url: str, query: Mapping[str, Any], settings: OpenAIService, usage: Usage
+    ) -> None:
         self.process = os.getpid()
         self._connect = functools.partial(
-            _connect, url, timeout_s=settings.timeout_s, retries=settings.retries, usage=usage
+            _connect, url, query=query, settings=settings, usage=usage
         )
         self._clients: dict[tuple[int, str], AsyncOpenAI] = {}
         # A heap: the lowest number first, so that few connections are opened.
@@ -482,15 +489,19 @@ def model_http_client() -> Any:
             super().__init__(headers=ACCEPTED, follow_redirects=False, **options)
 
         async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+            hide_query(request)
             return await read_answer(await super().send(request, stream=True, **options))
 
     return ModelHttpClient
 
 
-def _connect(url: str, key: str, *, timeout_s: float, retries: int, usage: Usage) -> AsyncOpenAI:
+def _connect(
+    url: str, key: str, *, query: Mapping[str, Any], settings: OpenAIService, usage: Usage
+) -> AsyncOpenAI:
     """A client of openai, which retries; its HTTP client limits and checks each attempt."""
     import openai
 
+    timeout_s = settings.timeout_s
     http = _http_library()
 
     class Attempts(model_http_client()):  # type: ignore[misc]
@@ -519,5 +530,10 @@ def _connect(url: str, key: str, *, timeout_s: float, retries: int, usage: Usage
     )
     client = Attempts(limits=limits, verify=_tls(), timeout=timeout_s)
     return openai.AsyncOpenAI(
-        base_url=url, api_key=key, max_retries=retries, timeout=timeout_s, http_client=client
+        base_url=url,
+        api_key=key,
+        default_query=query,
+        max_retries=settings.retries,
+        timeout=timeout_s,
+        http_client=client,
     )

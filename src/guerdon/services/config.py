@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from guerdon._http import shown_url
 from guerdon._problems import Place, problems_of
 from guerdon.errors import RewardConfigError, ServiceError
 
@@ -87,6 +88,11 @@ class CallSettings(BaseModel):
     concurrency: Concurrency = 64
     retries: Retries = 0
 
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        # An address may contain a key in its query.
+        for name, value in super().__repr_args__():
+            yield name or "", shown_url(value) if name == "endpoint" and value else value
+
 
 class McpService(CallSettings):
     """A tool of an MCP server: at an address, or a program that is started for it.
@@ -143,7 +149,7 @@ class McpService(CallSettings):
             >>> McpService(command=["judge", "--secret", "s"]).public()["command"]
             'judge'
         """
-        endpoint = None if self.endpoint is None else _without_query(self.endpoint)
+        endpoint = None if self.endpoint is None else shown_url(self.endpoint)
         command = None if self.command is None else self.command[0]
         shown = {
             "type": self.type, "endpoint": endpoint, "command": command, "tool": self.tool,
@@ -200,14 +206,10 @@ class OpenAIService(CallSettings):
         """
         hidden = {"api_key_env", "extra_body", "private", *(["prompt"] if self.private else ())}
         shown = self.model_dump(mode="json", exclude=hidden, exclude_none=True)
-        return shown | {"endpoint": _without_query(self.endpoint)}
+        return shown | {"endpoint": shown_url(self.endpoint)}
 
 
 ServiceConfig: TypeAlias = Annotated[McpService | OpenAIService, Discriminator("type")]
-
-
-def _without_query(url: str) -> str:
-    return urlsplit(url)._replace(query="", fragment="").geturl()
 
 
 class SdkService(CallSettings):

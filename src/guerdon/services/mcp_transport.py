@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
-from guerdon._http import ACCEPTED, MAX_ANSWER, read_answer
+from guerdon._http import ACCEPTED, MAX_ANSWER, hide_query, read_answer
 from guerdon.services.config import McpService, SdkService, read_secret
 
 # How much of an invalid answer an error repeats, in bytes.
@@ -158,6 +158,7 @@ class McpHttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; a failure of a POST becomes an answer."""
+        hide_query(request)
         if request.method != "POST":  # the SDK handles failures of those
             return await super().send(request, **options)
         try:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
+from guerdon._http import shown_url
 from guerdon.errors import TrackerError
 from guerdon.tracking.log import TrackedRun
 from guerdon.tracking.records import TrackedRecord, after, metric_name
@@ -93,10 +94,11 @@ def _client(uri: str | None) -> Any:
     try:
         return mlflow.MlflowClient(tracking_uri=uri)
     except mlflow.exceptions.MlflowException as error:
+        where = shown_url(uri or mlflow.get_tracking_uri())
         raise TrackerError(
-            f"MLflow can't use {uri or mlflow.get_tracking_uri()!r}: a database requires the full "
-            "package (pip install mlflow), a folder MLFLOW_ALLOW_FILE_STORE=true, and a server "
-            f"(http://…) neither: {error}"
+            f"MLflow can't use {where!r}: a database requires the full package (pip install "
+            "mlflow), a folder MLFLOW_ALLOW_FILE_STORE=true, and a server (http://…) neither: "
+            f"{error}"
         ) from error
 
 

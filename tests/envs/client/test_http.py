@@ -279,6 +279,18 @@ def test_http_client_rejects_unserializable_values(echo):
     asking(ask, echo)
 
 
+def test_http_client_does_not_show_a_password():
+    client = HTTPEnvClient("http://me:s3cret@127.0.0.1:9")
+    assert client.environment_id == "http://127.0.0.1:9"
+    with pytest.raises(ConnectionLostError, match=r"can't reach http://127\.0\.0\.1:9/state"):
+        run(client.state())
+
+
+def test_http_client_rejects_a_query_and_does_not_show_it():
+    with pytest.raises(InvalidArgumentError, match=r"'http://host' is not .* or has a query"):
+        HTTPEnvClient("http://host?token=s3cret")
+
+
 def test_http_client_rejects_an_invalid_address():
     with pytest.raises(InvalidArgumentError, match="http://localhost:8000"):
         HTTPEnvClient("ftp://host")

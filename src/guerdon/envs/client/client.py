@@ -10,6 +10,7 @@ import httpx
 from pydantic import BaseModel
 
 from guerdon._background import run, sync_method
+from guerdon._http import shown_url
 from guerdon._validation import check_seconds, check_token
 from guerdon.envs.client.config_updates import (
     SessionUpdates,
@@ -172,7 +173,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     @property
     def environment_id(self) -> str:
         """The environment's name."""
-        return self._environment_id or self.base_url or "(not started)"
+        return self._environment_id or shown_url(self.base_url) or "(not started)"
 
     # Connecting ---------------------------------------------------------------------------------
 
@@ -302,7 +303,8 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         """Return the state of the episode."""
         state = await self._request(b'{"type":"state"}', "state")
         if not isinstance(state, dict):
-            raise InvalidObservationError(f"{self.base_url} sent a state that is {state!r:.60}")
+            where = shown_url(self.base_url)
+            raise InvalidObservationError(f"{where} sent a state that is {state!r:.60}")
         return self._parse_state(state)
 
     async def _request(self, message: bytes, kind: str) -> Any:
@@ -380,7 +382,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     async def _connected_http_client(self) -> HTTPEnvClient:
         if self._session is None:
             await self.connect()
-        return self._http_client(self._message_timeout_s, name=self.base_url)
+        return self._http_client(self._message_timeout_s, name=shown_url(self.base_url))
 
     def _http_client(self, timeout_s: float, *, name: str | None) -> HTTPEnvClient:
         transport = self._transport
@@ -403,12 +405,13 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[ObsT]:
         """Return the result for the answer to a reset or a step."""
         result = parse_result(payload)
-        observation = observation_of(result, self.observation_type, server=self.base_url)
+        observation = observation_of(result, self.observation_type, server=shown_url(self.base_url))
         return StepResult(observation, result.reward, result.done, result.metadata)
 
     def _parse_state(self, payload: dict[str, Any]) -> StateT:
         """Return the state for the answer of a server."""
-        state: StateT = validated(payload, self.state_type, what="a state", server=self.base_url)
+        server = shown_url(self.base_url)
+        state: StateT = validated(payload, self.state_type, what="a state", server=server)
         return state
 
     # Context ------------------------------------------------------------------------------------

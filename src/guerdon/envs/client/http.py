@@ -9,7 +9,7 @@ import httpx
 from pydantic import BaseModel
 
 from guerdon._background import SyncWrapper, sync_method
-from guerdon._http import ACCEPTED, read_answer
+from guerdon._http import ACCEPTED, read_answer, shown_url
 from guerdon._validation import check_token
 from guerdon.envs.client.config_updates import (
     field_error_line,
@@ -67,6 +67,7 @@ class HTTPEnvClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.base_url = http_url(base_url)
+        self._shown = shown_url(self.base_url)
         self._environment_id = environment_id
         self._token = check_token(token)
         self._timeout_s = timeout_s
@@ -77,7 +78,7 @@ class HTTPEnvClient:
     @property
     def environment_id(self) -> str:
         """The environment's name."""
-        return self._environment_id or self.base_url
+        return self._environment_id or self._shown
 
     async def get(self, path: str) -> Any:
         """Return what is at a path: JSON, or text.
@@ -116,7 +117,7 @@ class HTTPEnvClient:
         """Return the state of a fresh environment."""
         state = await self.get("/state")
         if not isinstance(state, dict):
-            raise InvalidObservationError(f"{self.base_url} sent a state that is {state!r:.60}")
+            raise InvalidObservationError(f"{self._shown} sent a state that is {state!r:.60}")
         return state
 
     async def get_config(self) -> dict[str, Any]:
@@ -181,12 +182,12 @@ class HTTPEnvClient:
         except httpx.TimeoutException as error:
             limit = self._timeout_s
             raise ClientTimeoutError(
-                f"{self.base_url}{path} didn't answer within {limit:g} s", seconds=limit
+                f"{self._shown}{path} didn't answer within {limit:g} s", seconds=limit
             ) from error
         except httpx.DecodingError as error:
-            raise ConnectionLostError(f"{self.base_url}{path} {error}") from error
+            raise ConnectionLostError(f"{self._shown}{path} {error}") from error
         except httpx.HTTPError as error:
-            raise ConnectionLostError(f"can't reach {self.base_url}{path}: {error}") from error
+            raise ConnectionLostError(f"can't reach {self._shown}{path}: {error}") from error
         return _content(response, path)
 
     async def __aenter__(self) -> Self:
@@ -194,7 +195,7 @@ class HTTPEnvClient:
             try:
                 self._environment_id = str((await self.get("/metadata"))["name"])
             except (ClientError, TypeError, KeyError):
-                self._environment_id = self.base_url
+                self._environment_id = self._shown
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -21,6 +21,7 @@ from websockets.exceptions import (
     WebSocketException,
 )
 
+from guerdon._http import shown_url
 from guerdon._validation import summarize
 from guerdon.envs.client.transport import NetworkTransport, WebSocket, WebSocketTransport
 from guerdon.errors import (
@@ -147,7 +148,7 @@ class RemoteSession:
         retries: bool = True,
         reached: bool = False,
     ) -> None:
-        self.url = url
+        self._url, self.url = url, shown_url(url)
         self.number = 0
         self._transport = transport or NetworkTransport()
         self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
@@ -190,7 +191,7 @@ class RemoteSession:
             async with asyncio.timeout(limit):
                 while self._socket is None:
                     try:
-                        self._socket = await self._transport.connect(self.url, self._headers)
+                        self._socket = await self._transport.connect(self._url, self._headers)
                     except (OSError, InvalidMessage) as error:
                         if not (self._reached and self._retries):
                             raise

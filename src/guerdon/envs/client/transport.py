@@ -16,6 +16,7 @@ from websockets.frames import Close
 from websockets.http11 import Response
 from websockets.protocol import State
 
+from guerdon._http import shown_url
 from guerdon.errors import InvalidArgumentError
 
 __all__ = ["ASGITransport", "NetworkTransport", "WebSocket", "WebSocketTransport"]
@@ -57,11 +58,12 @@ def http_url(url: str) -> str:
     try:
         parts = urlsplit(f"//{rest}")
         valid = known is not None and parts.hostname and (parts.port is None or parts.port > 0)
+        valid = valid and not parts.query and not parts.fragment
     except ValueError:
         valid = None
     if not valid:
         raise InvalidArgumentError(
-            f"{url!r} is not the address of a server; an example is http://localhost:8000"
+            f"{shown_url(url)!r} is not the address of a server, or has a query; an example is http://localhost:8000"
         )
     return f"{known}://{rest}"
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 from guerdon._background import on_background, run
+from guerdon._http import shown_url
 from guerdon._validation import (
     check_choice,
     check_integer,
@@ -377,7 +378,8 @@ def _check_asked(endpoint: Any, client: ServiceClient | None) -> tuple[str | Cha
         if not is_service and not isinstance(each, ChatClient):
             raise InvalidArgumentError(
                 "`endpoint` must be a ChatModel, or, with `mcp_client`, the name of a service, not "
-                f"its address; or a list of these; got {shown(each)}"
+                "its address; or a list of these; got "
+                f"{shown(shown_url(each) if isinstance(each, str) else each)}"
             )
     if not asked:
         raise InvalidArgumentError("`endpoint` must not be empty")
