@@ -9,8 +9,12 @@ import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
+
+from guerdon.errors import TrackerError
+from guerdon.tracking import WandbTracker
 
 pytestmark = pytest.mark.edge
 
@@ -100,6 +104,50 @@ def test_wandb_tracker_logs_to_the_offline_file(logged):
     assert weights["reward/weights/tests"] == 2.0
     assert (change["config/updates"], change["reward/weights/tests"]) == (1.0, 3.0)
     assert json.loads(change["config/change"])["who"] == "ann"
+
+
+def test_wandb_tracker_without_its_server_lets_the_process_end(tmp_path):
+    code = """
+        from guerdon.tracking import RewardLogger, WandbTracker
+
+        with RewardLogger(WandbTracker(timeout_s=1.0), path="logs", run_name="r") as logger:
+            logger.log_step(1, 0, 0.5, {}, "env-0")
+    """
+    environment = os.environ | {
+        "WANDB_MODE": "online",
+        "WANDB_BASE_URL": "http://127.0.0.1:9",
+        "WANDB_API_KEY": "a" * 40,
+        "WANDB_ERROR_REPORTING": "false",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True, cwd=tmp_path, env=environment, timeout=60, check=True, text=True,
+    )  # fmt: skip
+    assert "'wandb' has not accepted all records" in done.stderr
+    assert "run_name='r'" in done.stderr
+
+
+def test_wandb_tracker_close_names_the_folder_that_was_not_uploaded(monkeypatch, tmp_path):
+    def finish():
+        raise TimeoutError("finish")
+
+    run = SimpleNamespace(
+        dir="wandb/run-1/files", finish=finish, define_metric=lambda *a, **k: None
+    )
+    given = {}
+
+    def settings(**fields):
+        given.update(fields)
+
+    settings.model_fields = {"console": None, "finish_timeout": None}
+    wandb = SimpleNamespace(Settings=settings, init=lambda **arguments: run)
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setattr("guerdon.tracking.wandb.require", lambda *a, **k: None)
+    tracker = WandbTracker(timeout_s=2)
+    tracker.open(SimpleNamespace(id="1", name="r", project="p", folder=tmp_path))
+    assert given == {"console": "off", "finish_timeout": 2.0}
+    with pytest.raises(TrackerError, match=r"within 2 s; `wandb sync wandb/run-1` uploads it"):
+        tracker.close()
 
 
 def test_wandb_tracker_continues_the_same_run_without_close(logged):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from guerdon._validation import check_seconds
+from guerdon.errors import TrackerError
 from guerdon.tracking.log import TrackedRun
 from guerdon.tracking.records import TrackedRecord, after, metric_name
 from guerdon.tracking.trackers import require
@@ -38,6 +41,10 @@ class WandbTracker:
         mode: ``"online"``, ``"offline"`` or ``"disabled"``; by default wandb's own setting.
         entity: The team or user.
         group: The group of the run.
+        timeout_s: Seconds for starting the run, and for uploading what is left at its end, each
+            above 0. Without them wandb delays the end of a process for minutes if its server can't
+            be reached. A version of wandb without the setting ``finish_timeout`` waits at the
+            end regardless.
         **init: Further arguments of ``wandb.init``, such as ``tags`` or ``config``.
 
     Raises:
@@ -52,9 +59,11 @@ class WandbTracker:
         *,
         entity: str | None = None,
         group: str | None = None,
+        timeout_s: float = 8.0,
         **init: Any,
     ) -> None:
         require("wandb", extra="wandb", user="WandbTracker")
+        self._timeout_s = check_seconds("timeout_s", timeout_s)
         self._init = {"mode": mode, "entity": entity, "group": group, **init}
         self._run: Any = None
         self._written: str | None = None
@@ -62,7 +71,15 @@ class WandbTracker:
     def open(self, run: TrackedRun) -> None:
         """Start the run, or continue it."""
         wandb = import_module("wandb")
-        quiet = wandb.Settings(console="off", silent=True)
+        wanted = {
+            "console": "off",
+            "silent": True,
+            "init_timeout": self._timeout_s,
+            "finish_timeout": self._timeout_s,
+            "finish_timeout_raises": True,
+        }
+        known = wandb.Settings.model_fields  # older versions don't have all of them
+        settings = {name: value for name, value in wanted.items() if name in known}
         ours = {
             "id": run.id,
             "name": run.name,
@@ -70,7 +87,7 @@ class WandbTracker:
             "dir": str(run.folder),
             "resume": "allow",
             "reinit": "create_new",
-            "settings": quiet,
+            "settings": wandb.Settings(**settings),
         }
         self._run = wandb.init(**(ours | self._init))
         self._run.define_metric("step", hidden=True)
@@ -84,8 +101,18 @@ class WandbTracker:
             self._written = record.id
 
     def close(self) -> None:
-        """Finish the run."""
-        self._run.finish()
+        """Finish the run.
+
+        Raises:
+            TrackerError: It isn't uploaded in time; the message names the folder to upload.
+        """
+        try:
+            self._run.finish()
+        except TimeoutError as error:
+            raise TrackerError(
+                f"the run wasn't uploaded within {self._timeout_s:g} s; `wandb sync "
+                f"{Path(self._run.dir).parent}` uploads it"
+            ) from error
 
 
 def _row(record: TrackedRecord) -> dict[str, Any]:
