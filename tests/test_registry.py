@@ -109,3 +109,13 @@ def test_registry_registers_a_name_once_from_many_threads(registry):
     for thread in threads:
         thread.join(5)
     assert len(refused) == 7
+
+
+def test_registry_finds_a_package_that_is_installed_later(registry, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "labyrinth" not in registry
+    package = tmp_path / "mazes-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: mazes\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[guerdon.environments]\nlabyrinth = mazes:Maze\n")
+    assert "labyrinth" in registry

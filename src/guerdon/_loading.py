@@ -7,7 +7,9 @@ import hashlib
 import importlib
 import importlib.util
 import linecache
+import site
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +24,10 @@ __all__ = [
     "PREFIX",
     "code_failed",
     "file_digest",
+    "is_installed",
     "load_module",
     "load_object",
+    "module_in",
     "module_of_text",
     "name_of",
     "object_in",
@@ -46,9 +50,33 @@ def load_object(spec: str) -> Any:
     Raises:
         LoadError: The spec has no colon, or nothing is there.
     """
+    return object_in(module_in(spec), spec)
+
+
+def module_in(spec: str) -> ModuleType:
+    """Import the module or the file of a spec.
+
+    Raises:
+        LoadError: The spec has no colon, or its module can't be imported.
+    """
     source, _ = split_spec(spec)
-    module = _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)
-    return object_in(module, spec)
+    return _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)
+
+
+def is_installed(module: ModuleType) -> bool:
+    """Whether a module belongs to Python or to an installed package, and not to the user.
+
+    Example:
+        >>> import numpy, os
+        >>> is_installed(os), is_installed(numpy)
+        (True, True)
+    """
+    if module.__name__.partition(".")[0] in sys.stdlib_module_names:
+        return True
+    file = getattr(module, "__file__", None)
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    folders |= {*site.getsitepackages(), site.getusersitepackages()}
+    return file is not None and any(Path(file).is_relative_to(folder) for folder in folders)
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -161,8 +189,12 @@ def _names_hint(module: Any, name: str) -> str:
 
 
 def _from_file(spec: str, path: Path) -> ModuleType:
-    path = path.resolve()
-    if not path.is_file():
+    try:
+        path = path.resolve()
+        exists = path.is_file()
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise LoadError(f"{spec!r:.200} can't be a file: {error}", spec=spec) from None
+    if not exists:
         raise LoadError(f"{spec}: there is no file {path}", spec=spec)
     if (path.parent / "__init__.py").is_file():
         module = _from_package(spec, path)

@@ -121,6 +121,7 @@ def written(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):  # no JSON, or an integer of thousands of digits
         return shown(value)
+    text = text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate as an escape
     return text if len(text) <= 60 else text[:59] + "…"
 
 

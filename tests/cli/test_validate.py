@@ -134,3 +134,36 @@ def test_validate_score_and_diff_warn_once_of_a_missing_version(guerdon, tmp_pat
         assert done.returncode == 0, done.stderr
         assert done.stderr.count("schema_version") == 2  # as it names it twice
         assert done.stderr.startswith(warning)
+
+
+@pytest.mark.parametrize("name", ["a\\0b.py:x", "\\ud800.py:x", "\\ud800"])
+def test_validate_reports_names_that_no_file_can_have(guerdon, tmp_path, name):
+    name = name.replace("\\0", "\\u0000")
+    entry = f'{{"name": "{name}", "rubric": "{name}"}}'
+    text = f'{{"schema_version": "1.0", "per_turn": [{entry}]}}'
+    (tmp_path / "odd.json").write_text(text)
+    done = guerdon("validate", "odd.json")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "odd.json:1: per_turn[0].rubric: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "rubric", ["Unknown{}", "a.{}" + "b" * 150, "RegexMatch, config: {{x: 1}}"]
+)
+def test_validate_prints_a_bounded_number_of_mistakes(guerdon, tmp_path, rubric):
+    entries = [f"  - {{name: n{n}, rubric: {rubric.format(n)}}}\n" for n in range(4000)]
+    (tmp_path / "many.yaml").write_text(f'schema_version: "1.0"\nper_turn:\n{"".join(entries)}')
+    done = guerdon("validate", "many.yaml")
+    *lines, last = done.stdout.splitlines()
+    assert (done.returncode, len(lines)) == (1, 50)
+    assert last in ("and 3,950 more problems", "and 7,950 more problems")
+
+
+def test_validate_runs_no_function_of_python(guerdon, tmp_path):
+    (tmp_path / "run.yaml").write_text(
+        'schema_version: "1.0"\nper_turn:\n'
+        '  - {name: run, rubric: builtins.exec, config: {source: \'open("ran", "w")\'}}\n'
+    )
+    done = guerdon("validate", "run.yaml")
+    assert (done.returncode, (tmp_path / "ran").exists()) == (1, False)
+    assert "run.yaml:3: per_turn[0].rubric: must not be in Python's standard" in done.stdout

@@ -507,6 +507,37 @@ def test_build_rubric_reports_the_raising_line(form, text, message, tmp_path, mo
     assert reported.endswith(f"({path}:2)")
 
 
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("builtins.exec", "must not be in Python's standard library, got 'builtins.exec'"),
+        ("os:system", "must not be in Python's standard library, got 'os:system'"),
+        ("this.s", "must not be in Python's standard library, got 'this.s'"),
+        ("numpy.fromfile", "must be a rubric or a reward function, as numpy is an installed"),
+        ("yaml.YAMLObject", "must be a rubric or a reward function, as yaml is an installed"),
+        ("{}:os.system", "must be a rubric or a reward function, as os is an installed module"),
+        ("a\0b.py:x", r"'a\x00b.py:x' can't be a file: embedded null byte"),
+        ("\ud800.py:x", r"'\ud800.py:x' can't be a file: "),
+        ("x" * 300 + ".py:x", "can't be a file: "),
+    ],
+)
+def test_build_rubric_calls_nothing_of_python_and_installed_packages(path, message, tmp_path):
+    (tmp_path / "own.py").write_text("import os\n")
+    (reported,) = refused(path.format(tmp_path / "own.py"), {"command": "exit 1"})
+    assert message in reported
+
+
+def test_build_rubric_calls_what_a_file_imports(tmp_path):
+    (tmp_path / "own.py").write_text("from math import dist\n")
+    assert build_rubric(entry(f"{tmp_path / 'own.py'}:dist"))([1.0], [3.0]) == 2.0
+
+
+def test_rubric_registry_path_that_is_registered_may_name_any_function():
+    registry = RubricRegistry()
+    registry.register("distance", "math.dist")
+    assert registry.resolve("distance")([1.0], [3.0]) == 2.0
+
+
 def test_rubric_registry_refuses_duplicates_and_invalid_names():
     registry = RubricRegistry()
     registry.register("scored", Scored)

@@ -22,6 +22,10 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
 MAX_DIGITS = 1000
 
+# Problems of an error, and characters of each.
+MAX_PROBLEMS = 50
+MAX_MESSAGE = 2000
+
 _TOO_LONG = f"it is larger than {MAX_BYTES:,} bytes"
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
@@ -66,12 +70,15 @@ class Document:
         where = [self.file] if self.file else ["line"] if line is not None else []
         if line is not None:
             where = [f"{self.file}:{line}" if self.file else f"line {line}"]
-        return ": ".join([*where, str(problem)])
+        text = str(problem)
+        return ": ".join([*where, text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}…"])
 
     def error(self, problems: Iterable[Problem]) -> RewardConfigError:
-        """Return the error that lists problems in the order of the file."""
+        """Return the error that lists problems in the order of the file, at most 50 of them."""
         ordered = sorted(problems, key=lambda each: each.line or self.line_of(each.place) or 0)
         lines = list(dict.fromkeys(map(self.message, ordered)))
+        if len(lines) > MAX_PROBLEMS:
+            lines[MAX_PROBLEMS:] = [f"and {len(lines) - MAX_PROBLEMS:,} more problems"]
         return RewardConfigError("\n".join(lines), problems=lines)
 
 

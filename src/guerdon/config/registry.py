@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 import traceback
+import typing
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from guerdon._loading import load_object
+from guerdon._loading import is_installed, module_in, object_in, split_spec
 from guerdon._registry import Registry
 from guerdon._validation import did_you_mean, shown
 from guerdon.errors import InvalidArgumentError, LoadError, RewardConfigError
+from guerdon.rubrics.functions.function import RewardFunction
+from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["RubricRegistry", "rubric_registry"]
 
@@ -43,6 +47,9 @@ class RubricRegistry(Registry[Any]):
     def resolve(self, name: str, *, folder: str | Path | None = None) -> Any:
         """Return the class, the function or the rubric of a name.
 
+        Of Python and of installed packages a path may name rubrics and reward functions only: any
+        other function would be called with what a file contains. An entry point may name it.
+
         Args:
             name: A registered name; that of an entry point; a dotted path, as
                 ``package.module.Class``; ``module:name``, or ``file.py:name``.
@@ -50,16 +57,20 @@ class RubricRegistry(Registry[Any]):
                 directory nor installed; None is the working directory alone.
 
         Raises:
-            RewardConfigError: There is nothing of that name, or it can't be imported.
+            RewardConfigError: There is nothing of that name, it can't be imported, or it is not
+                accepted.
         """
         if name in self or not set(name) & {":", "."}:
             found = self[name]
-            return _at_path(found, (), None) if isinstance(found, str) else found
+            return _at_path(found, (), None)[0] if isinstance(found, str) else found
+        _refuse_python(name)
         if ":" not in name:
-            return _at_path(name, self.names(), folder)
+            return _checked(name, *_at_path(name, self.names(), folder))
         is_file = name.rpartition(":")[0].endswith(".py")
+        spec = str(Path(folder) / name) if is_file and folder is not None else name
         try:
-            return load_object(str(Path(folder) / name) if is_file and folder is not None else name)
+            module = module_in(spec)
+            return _checked(name, object_in(module, spec), module, spec)
         except LoadError as error:
             raise RewardConfigError(f"{error}{_line_of(error)}") from error
 
@@ -81,8 +92,37 @@ def _line_of(error: LoadError) -> str:
     return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
 
 
-def _at_path(path: str, known: tuple[str, ...] | list[str], folder: str | Path | None) -> Any:
-    """The object at a dotted path, whose first parts are a module."""
+def _refuse_python(name: str) -> None:
+    """Refuse a module of Python before it is imported: some run programs."""
+    source = name.rpartition(":")[0] or name
+    if not source.endswith(".py") and source.partition(".")[0] in sys.stdlib_module_names:
+        raise RewardConfigError(
+            f"must not be in Python's standard library, got {shown(name)}; for a file of that "
+            "name, write file.py:name"
+        )
+
+
+def _checked(name: str, found: Any, module: ModuleType, spec: str) -> Any:
+    """Refuse what an installed module has, unless it is a rubric or a reward function."""
+    owner: Any = module
+    inner: Any = module
+    for part in split_spec(spec)[1].split("."):
+        inner = getattr(inner, part)
+        owner = inner if isinstance(inner, ModuleType) else owner
+    kind = typing.get_origin(found) or found
+    is_rubric = isinstance(kind, type) and issubclass(kind, Rubric)
+    if is_installed(owner) and not is_rubric and not isinstance(found, Rubric | RewardFunction):
+        raise RewardConfigError(
+            f"must be a rubric or a reward function, as {owner.__name__} is an installed module; "
+            f"register other functions under a name, or write them in a file, got {shown(name)}"
+        )
+    return found
+
+
+def _at_path(
+    path: str, known: tuple[str, ...] | list[str], folder: str | Path | None
+) -> tuple[Any, ModuleType, str]:
+    """The object at a dotted path, whose first parts are a module; that module, and its spec."""
     parts = path.split(".")
     if not all(part.isidentifier() for part in parts):
         raise RewardConfigError(
@@ -93,8 +133,10 @@ def _at_path(path: str, known: tuple[str, ...] | list[str], folder: str | Path |
     missing: LoadError | None = None
     for number in range(len(parts) - 1, 0, -1):
         module, name = ".".join(parts[:number]), ".".join(parts[number:])
+        spec = f"{module}:{name}"
         try:
-            return load_object(f"{module}:{name}")
+            loaded = module_in(spec)
+            return object_in(loaded, spec), loaded, spec
         except LoadError as error:
             if error.traceback is not None:
                 raise RewardConfigError(f"{error}{_line_of(error)}") from error
