@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import threading
+import time
 import weakref
 
 import pytest
@@ -571,3 +572,23 @@ def test_env_runner_an_environment_that_was_abandoned_is_not_kept_alive():
             thread.join(SOON)
     gc.collect()
     assert [each() for each in alive] == [None]
+
+
+def test_env_runner_does_not_count_the_time_of_a_blocked_event_loop(hanging):
+    kind = hanging("step")
+
+    async def main():
+        threads = EnvThreads(1)
+        runner = EnvRunner(kind, threads, timeout_s=0.5)
+        try:
+            await runner.reset()
+            step = asyncio.ensure_future(runner.step(Move()))
+            assert await asyncio.to_thread(kind.hanging.wait, SOON)
+            time.sleep(1.5)
+            kind.go.set()
+            return await step
+        finally:
+            await runner.close(SOON)
+            threads.close()
+
+    assert asyncio.run(main()).reward == 1.0

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from guerdon import Action, Environment, Observation, Rubric, Sequential, State
@@ -187,6 +188,17 @@ class Server:
 
     def __exit__(self, *exception):
         self.kill()
+
+
+def hold_the_lock(seconds):
+    """Hold the interpreter lock for that long at once, at least, as a bad regular expression."""
+    count = 10**6
+    while True:
+        began = time.monotonic()
+        sum(range(count))
+        if time.monotonic() - began > seconds:
+            return
+        count *= 2
 
 
 async def taken(semaphore):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from guerdon._background import as_asyncio, background_loop
 from guerdon._validation import check_integer, check_seconds, summarize
 from guerdon.envs.environment import COMPONENTS, ERROR
+from guerdon.envs.lock_watch import lock_watch
 from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.envs.sampling import sample_actions
 from guerdon.envs.server.protocol import observation_json, state_json
@@ -109,7 +111,7 @@ def check_environment(
     It finds a missing rubric; a reward outside its declared range; a seed that doesn't make the
     environment repeatable; an observation that doesn't survive JSON; state that two instances
     share; a reset that keeps the old trajectory; a step after the end that is neither refused nor
-    documented.
+    documented; code that stops all other environments of the process for more than a second.
 
     Example:
         >>> from guerdon import Action, Environment, Observation, RegexMatch, State
@@ -142,6 +144,7 @@ def check_environment(
         InvalidArgumentError: `steps` or `timeout_s` is out of range.
     """
     check_integer("steps", steps, low=1)
+    began = monotonic()
     player = _Player(env, seed, check_seconds("timeout_s", timeout_s))
     checks = _Checks(player, actions, seed, steps)
     report = EnvironmentReport()
@@ -153,6 +156,13 @@ def check_environment(
     failures = player.close()
     if failures:
         report.lines.append(CheckLine("it can be closed", "problem", _text(failures[0])))
+    stopped = lock_watch.since(began)
+    if stopped:
+        detail = (
+            f"{stopped}, and stopped every other environment of the process, which threads can't "
+            "prevent: use code that releases the lock, or servers of their own"
+        )
+        report.lines.append(CheckLine("others run meanwhile", "note", detail))
     return report
 
 

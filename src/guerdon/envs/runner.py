@@ -30,6 +30,7 @@ from pydantic import ValidationError
 from guerdon._background import no_waiting, wait_for
 from guerdon._validation import summarize
 from guerdon.envs.environment import Environment, StepRecorder
+from guerdon.envs.lock_watch import WatchedThread, lock_watch
 from guerdon.errors import (
     EnvDefinitionError,
     EnvError,
@@ -59,12 +60,20 @@ logger = logging.getLogger("guerdon.envs")
 
 # Seconds between two looks at the alarms: the precision of time limits.
 TICK_S = 0.05
+# Seconds by which an event loop that is late counts as blocked.
+BLOCKED_S = 0.5
 # Seconds after which an idle thread ends.
 IDLE_S = 10.0
 # Seconds that a call may wait for a free thread, at least.
 QUEUE_S = 60.0
 # Threads for the sync leaves of one environment's async tree.
 LEAF_THREADS = 8
+
+
+def stopped_by(since: float) -> str:
+    """Return who stopped all environments of this process since a time, to be added to an error."""
+    found = lock_watch.since(since)
+    return f" ({found})" if found else ""
 
 
 # Calling one environment ---------------------------------------------------------------------
@@ -345,9 +354,11 @@ class EnvCall:
     Attributes:
         function: What to call, without arguments; of a task, it returns an awaitable.
         what: What the call does, for error messages.
+        owner: Whose environment it calls, for error messages.
         waiting: Receives the result, if there is no `finish`.
         finish: Called with the call in the event loop once it has ended, unless it was abandoned.
         limit_s: Seconds that the call may take from its start, if it is watched.
+        added_s: Seconds that it may take in addition.
         makes: Whether the result is an adapter, which is closed if the call is abandoned.
         result: What the function returned.
         error: What it raised.
@@ -356,7 +367,6 @@ class EnvCall:
         has_ended: Whether the event loop knows that it has ended.
         is_delivered: Whether `waiting` has received the result.
         is_abandoned: Whether its result is dropped.
-        is_stuck: Whether it counts as a thread that hangs.
         closes: Closed when the call has ended, if it was abandoned.
         task: Its task, if it is one.
     """
@@ -364,8 +374,10 @@ class EnvCall:
     function: Callable[[], Any]
     what: str
     waiting: asyncio.Future[Any] | None = None
+    owner: str = ""
     finish: Callable[[EnvCall], None] | None = None
     limit_s: float = math.inf
+    added_s: float = 0.0
     makes: bool = False
     result: Any = None
     error: BaseException | None = None
@@ -374,7 +386,6 @@ class EnvCall:
     has_ended: bool = False
     is_delivered: bool = False
     is_abandoned: bool = False
-    is_stuck: bool = False
     closes: Any = None
     task: asyncio.Task[None] | None = None
 
@@ -430,13 +441,21 @@ class EnvCall:
             return error
         return EnvError(_raised(self.what, error), exception=error)
 
-    def end_if_late(self, now: float) -> None:
-        """End the waiting if the call's time is over."""
+    def end_if_late(self, now: float, blocked_s: float) -> None:
+        """End the waiting if the call's time is over.
+
+        Args:
+            now: The time on the monotonic clock.
+            blocked_s: Seconds for which the event loop just couldn't run. The call has that time
+                in addition: it may have been stopped, too.
+        """
         waiting, started, waited = self.waiting, self.started_at, now - self.submitted_at
         if waiting is None or waiting.done():
             return
-        if started and now - started > self.limit_s:
+        self.added_s += min(blocked_s, self.limit_s)
+        if started and now - started > self.limit_s + self.added_s:
             text = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
+            text += stopped_by(started)
             waiting.set_exception(EnvTimeoutError(text, seconds=self.limit_s))
         elif not started and waited > max(QUEUE_S, 10 * self.limit_s):
             text = f"{self.what} got no thread for {waited:.0f} s: all environments are busy"
@@ -456,36 +475,46 @@ class EnvThreads:
         name: The threads' name.
 
     Attributes:
-        alarms: Called with the time on the monotonic clock every `TICK_S`: one timer for all calls
-            costs less than one for each.
+        alarms: Called every `TICK_S` with the time on the monotonic clock, and the seconds for
+            which the event loop was blocked before: one timer for all calls costs less than one
+            for each.
         loop: The event loop.
-        stuck: How many threads hang in abandoned calls.
         threads: How many threads there are.
     """
 
     def __init__(self, size: int, *, max_stuck: int = 256, name: str = "guerdon-env") -> None:
         self.size = size
         self.max_stuck = max_stuck
-        self.stuck = 0
         self.threads = 0
-        self.alarms: set[Callable[[float], None]] = set()
+        self.alarms: set[Callable[[float, float], None]] = set()
         self.loop = asyncio.get_running_loop()
         self._name = name
         self._queue: SimpleQueue[EnvCall | None] = SimpleQueue()
         self._ended: deque[EnvCall] = deque()
+        self._hanging: dict[EnvCall, None] = {}  # abandoned calls that run, in their order
         self._outstanding = 0
         self._is_woken = False  # whether the loop knows that calls have ended
         self._is_closed = False
         self._ticker: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loop_thread: WatchedThread | None = None
+
+    @property
+    def stuck(self) -> int:
+        """How many threads hang in abandoned calls."""
+        return len(self._hanging)
 
     def start(self, call: EnvCall, *, is_async: bool = False) -> None:
         """Start a call, in a thread or as a task."""
         if is_async:
-            _contain_exits(self.loop)
-            call.task = task = self.loop.create_task(self._run_task(call))
+            _wrap_tasks(self.loop)
+            if self._loop_thread is None:
+                self._loop_thread = WatchedThread(runs_loop=True)
+            if not self._tasks:
+                lock_watch.add(self._loop_thread)
+            call.task = task = self.loop.create_task(self._run_task(call, self._loop_thread))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._task_ended)
             return
         self._outstanding += 1
         if self._is_closed:  # its threads are ending
@@ -520,8 +549,7 @@ class EnvThreads:
         elif call.task is not None:
             call.task.cancel()
         elif call.started_at:
-            call.is_stuck = True
-            self.stuck += 1
+            self._hanging[call] = None
             self._recruit()
         else:
             call.closes, call.makes = None, False
@@ -541,16 +569,19 @@ class EnvThreads:
             EnvTimeoutError: They do.
         """
         if self.stuck > self.max_stuck:
+            first = next(iter(self._hanging))
             raise EnvTimeoutError(
-                f"{self.stuck} environments hang in their own code, more than {self.max_stuck}; "
-                "fix what blocks them, and restart"
+                f"{self.stuck} environments hang in their own code, more than {self.max_stuck}, "
+                f"the first for {monotonic() - first.started_at:.0f} s in {first.what} of "
+                f"{first.owner}; a thread can't be stopped: give that code a time limit of its "
+                "own, and restart this process"
             )
 
-    def watch(self, alarm: Callable[[float], None]) -> None:
+    def watch(self, alarm: Callable[[float, float], None]) -> None:
         """Call a function regularly, until it is removed from `alarms`."""
         self.alarms.add(alarm)
         if self._ticker is None:
-            self._ticker = self.loop.call_later(TICK_S, self._tick)
+            self._ticker = self.loop.call_later(TICK_S, self._tick, monotonic())
 
     def close(self) -> None:
         """End the threads, each when its call has ended."""
@@ -560,13 +591,14 @@ class EnvThreads:
         for _ in range(self.threads):
             self._queue.put(None)
 
-    def _tick(self) -> None:
+    def _tick(self, last: float) -> None:
         self._ticker = None
         now = monotonic()
+        late = now - last - TICK_S
         for alarm in list(self.alarms):
-            alarm(now)
+            alarm(now, late if late > BLOCKED_S else 0.0)
         if self.alarms:
-            self._ticker = self.loop.call_later(TICK_S, self._tick)
+            self._ticker = self.loop.call_later(TICK_S, self._tick, now)
 
     def _recruit(self) -> RuntimeError | None:
         """Start the threads that are missing, and return the error if that is impossible."""
@@ -585,6 +617,14 @@ class EnvThreads:
         return None
 
     def _work(self, only: EnvCall | None = None) -> None:
+        thread = WatchedThread()
+        lock_watch.add(thread)
+        try:
+            self._work_watched(thread, only)
+        finally:
+            lock_watch.discard(thread)
+
+    def _work_watched(self, thread: WatchedThread, only: EnvCall | None) -> None:
         take = self._queue.get
         while True:
             try:
@@ -594,6 +634,7 @@ class EnvThreads:
                 return
             if call is None:
                 return
+            thread.begin(call.owner, call.what, monotonic())
             call.run()
             self._ended.append(call)
             if not self._is_woken:
@@ -627,7 +668,7 @@ class EnvThreads:
                 else:
                     call.deliver()
                 continue
-            self.stuck -= call.is_stuck
+            self._hanging.pop(call, None)
             if call.closes is not None or call.makes:
                 self.clean_up(call)  # it ended just before it was abandoned
             if not self._is_closed and self.threads > self.size + self.stuck:
@@ -640,11 +681,14 @@ class EnvThreads:
         call.function = lambda: awaitable
         self.start(call, is_async=True)
 
-    async def _run_task(self, call: EnvCall) -> None:
+    async def _run_task(self, call: EnvCall, thread: WatchedThread) -> None:
         call.started_at = monotonic()
-        _is_environment.set(True)  # in this task, and in those that it starts
+        _running.set((call, thread))  # in this task, and in those that it starts
         try:
-            call.result = await call.function()
+            awaitable = call.function()
+            if asyncio.iscoroutine(awaitable):
+                awaitable = _EnvCoroutine(awaitable, call, thread)
+            call.result = await awaitable
         except BaseException as error:  # sys.exit() too: it ends a call, not the event loop
             call.error = error
         if not call.is_abandoned:
@@ -652,15 +696,20 @@ class EnvThreads:
         else:
             await call.clean_up_async(self)
 
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks and self._loop_thread is not None:
+            lock_watch.discard(self._loop_thread)
 
-# asyncio ends its loop if a task raises KeyboardInterrupt or SystemExit, for `asyncio.run` and
-# Ctrl-C. If an environment raises it in a task of its own, only that call must fail.
 
-_is_environment: ContextVar[bool] = ContextVar("guerdon_is_environment", default=False)
+# The call for which this task runs, in an event loop, and the thread of that.
+_running: ContextVar[tuple[EnvCall, WatchedThread] | None] = ContextVar(
+    "guerdon_running", default=None
+)
 
 
-def _contain_exits(loop: asyncio.AbstractEventLoop) -> None:
-    """Make the tasks that environments start in this loop raise no exception that ends it."""
+def _wrap_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Wrap the coroutines of the tasks that environments start in this loop."""
     factory: Any = loop.get_task_factory()
     if not isinstance(factory, _TaskFactory):
         loop.set_task_factory(_TaskFactory(factory or _new_task))
@@ -671,22 +720,29 @@ def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -
 
 
 class _TaskFactory:
-    """The event loop's task factory, which wraps the coroutines of environments' tasks."""
+    """The event loop's task factory, which changes nothing for tasks of others."""
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self._make = make
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        if _is_environment.get():
-            coroutine = _Contained(coroutine)
+        running = _running.get()
+        if running is not None:
+            coroutine = _EnvCoroutine(coroutine, *running)
         return self._make(loop, coroutine, **options)
 
 
-class _Contained(Coroutine[Any, Any, Any]):
-    """A coroutine that raises `EnvError` instead of KeyboardInterrupt and SystemExit."""
+class _EnvCoroutine(Coroutine[Any, Any, Any]):
+    """A coroutine of an environment.
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    It is known when it runs, and it raises `EnvError` instead of KeyboardInterrupt and SystemExit:
+    asyncio ends its loop if a task raises them, for `asyncio.run` and Ctrl-C.
+    """
+
+    def __init__(self, coroutine: Any, call: EnvCall, thread: WatchedThread) -> None:
         self._coroutine = coroutine
+        self._call = call
+        self._thread = thread
 
     def send(self, value: Any) -> Any:
         return self._resume(self._coroutine.send, value)
@@ -695,16 +751,26 @@ class _Contained(Coroutine[Any, Any, Any]):
         return self._resume(self._coroutine.throw, *error)
 
     def _resume(self, resume: Callable[..., Any], *value: Any) -> Any:
+        call, thread = self._call, self._thread
+        thread.begin(call.owner, call.what, monotonic())
         try:
             return resume(*value)
         except (KeyboardInterrupt, SystemExit) as error:
-            raise EnvError(_raised("a task", error), exception=error) from error
+            raise EnvError(_raised(call.what, error), exception=error) from error
+        finally:
+            thread.began = 0.0
 
     def close(self) -> None:
         self._coroutine.close()
 
     def __await__(self) -> Any:
-        return self._coroutine.__await__()
+        return self
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
 
     def __getattr__(self, name: str) -> Any:  # cr_frame and others, for tracebacks and anyio
         return getattr(self._coroutine, name)
@@ -742,6 +808,7 @@ class EnvRunner:
         replaces_failed: Whether an environment that raised is unusable until the next reset, which
             then makes a new one.
         configuration: Returns the configuration that scores the episodes, if it can change.
+        name: Where it is used, such as ``slot 3``, for error messages.
 
     Attributes:
         adapter: That of the environment; None before it is made and after it was abandoned.
@@ -757,8 +824,10 @@ class EnvRunner:
         adapt: Callable[[Any], Any] = EnvAdapter,
         replaces_failed: bool = False,
         configuration: Callable[[], RewardRuntime | None] = lambda: None,
+        name: str = "",
     ) -> None:
         self._factory = factory
+        self._name = self._owner = name
         self._threads = threads
         self._adapt = adapt
         self._replaces_failed = replaces_failed
@@ -778,6 +847,8 @@ class EnvRunner:
         self._threads.check()
         what = "making the environment"
         self.adapter = await self._run(self._make, what, self.timeout_s, makes=True)
+        kind = type(self.adapter.environment).__name__
+        self._owner = f"{kind} in {self._name}" if self._name else kind
 
     def _make(self) -> Any:
         made = self._factory()
@@ -875,7 +946,9 @@ class EnvRunner:
             self._refuse()
         if adapter.step_is_async:
             return False
-        self._call = EnvCall(partial(adapter.step, action), "step", finish=finish)
+        self._call = EnvCall(
+            partial(adapter.step, action), "step", owner=self._owner, finish=finish
+        )
         self._threads.start(self._call)
         return True
 
@@ -972,7 +1045,9 @@ class EnvRunner:
     ) -> Any:
         threads = self._threads
         waiting = threads.loop.create_future()
-        self._call = call = EnvCall(function, what, waiting, limit_s=limit_s, makes=makes)
+        self._call = call = EnvCall(
+            function, what, waiting, owner=self._owner, limit_s=limit_s, makes=makes
+        )
         call.submitted_at = monotonic()
         threads.start(call, is_async=is_async)
         threads.watch(call.end_if_late)

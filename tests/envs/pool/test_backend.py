@@ -414,7 +414,9 @@ def test_thread_backend_creates_no_environments_while_too_many_hang(blocking):
             await pool.reset_batch()
             await pool.step_batch([BLOCK, BLOCK])
             refused = await pool.reset_batch()
-            assert all(failed(each, "2 environments hang in their own code") for each in refused)
+            for each in refused:
+                assert failed(each, "2 environments hang in their own code, more than 1")
+                assert "s in step of Blocks in slot " in each.metadata["error"]
             kind.gate.set()
             for _ in range(2):
                 await taken(kind.closes)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import sys
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -478,6 +479,43 @@ def test_env_pool_steps_that_get_no_thread_fail_without_blocking_the_next_reset(
                     assert "can't start new thread" in failed.metadata["error"]
             await pool.reset_batch()
             assert rewards(await pool.step_batch([Move(value=2)] * 3)) == [2.0] * 3
+
+    play(main)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_env_pool_does_not_count_the_time_of_a_blocked_event_loop(blocking, hangs):
+    kind = blocking()
+
+    async def main():
+        async with EnvPool(kind, n=1, timeout_s=0.5) as pool:
+            await pool.reset_batch()
+            step = asyncio.ensure_future(pool.step_batch([BLOCK]))
+            await taken(kind.begun)
+            time.sleep(1.5)  # as an environment that holds the interpreter lock, or the trainer
+            if not hangs:
+                kind.gate.set()
+            [observation] = await step
+            if hangs:
+                assert failed(observation, "EnvTimeoutError: the step took longer than 0.5 s")
+            else:
+                assert observation.reward == -1.0
+
+    play(main)
+
+
+def test_env_pool_counts_environments_that_hang(blocking):
+    kind = blocking()
+
+    async def main():
+        async with EnvPool(kind, n=3, timeout_s=SHORT) as pool:
+            await pool.reset_batch()
+            assert pool.hanging == 0
+            await pool.step_batch([BLOCK, Move(), BLOCK])
+            assert pool.hanging == 2
+            kind.gate.set()
+            while pool.hanging:
+                await asyncio.sleep(0.01)
 
     play(main)
 

@@ -120,3 +120,19 @@ def test_metrics_before_the_first_step(serve):
     assert served.number("guerdon_step_seconds_count") == 0
     assert served.number("guerdon_calls_total", method="step") is None
     assert served.http.get("/metrics").headers["content-type"].startswith("text/plain; version=")
+
+
+def test_metrics_count_environments_that_hang(serve, hold, eventually):
+    class Hangs(Echo):
+        def step(self, action, **kwargs):
+            hold.wait()
+            return super().step(action)
+
+    served = serve(Hangs, step_timeout_s=0.1)
+    client = served.client()
+    client.ask(RESET)
+    assert served.number("guerdon_hanging_environments") == 0
+    client.error(step())
+    assert served.number("guerdon_hanging_environments") == 1
+    hold.set()
+    eventually(lambda: served.number("guerdon_hanging_environments") == 0)

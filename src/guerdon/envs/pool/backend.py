@@ -88,6 +88,11 @@ class PoolBackend(ABC):
         [True, True]
     """
 
+    @property
+    def hanging(self) -> int:
+        """How many environments hang in calls that were given up."""
+        return 0
+
     @abstractmethod
     async def open(self) -> None:
         """Prepare, and raise what is wrong before the first reset."""
@@ -146,14 +151,25 @@ class ThreadBackend(PoolBackend):
             warnings.warn("a pool was never closed", ResourceWarning, stacklevel=2, source=self)
             self._threads.close()
 
+    @property
+    def hanging(self) -> int:
+        """How many environments hang in calls that were given up; each occupies a thread."""
+        return 0 if self._threads is None else self._threads.stuck
+
     async def open(self) -> None:
         """Prepare the threads; environments are made by their first reset."""
         self._threads = EnvThreads(self._n, name="guerdon-pool")
-        self._runners = [self._new_runner() for _ in range(self._n)]
+        self._runners = [self._new_runner(slot) for slot in range(self._n)]
 
-    def _new_runner(self) -> EnvRunner:
+    def _new_runner(self, slot: int) -> EnvRunner:
         assert self._threads is not None
-        return EnvRunner(self._factory, self._threads, timeout_s=LONG_S, replaces_failed=True)
+        return EnvRunner(
+            self._factory,
+            self._threads,
+            timeout_s=LONG_S,
+            replaces_failed=True,
+            name=f"slot {slot}",
+        )
 
     def submit(self, calls: Sequence[PoolCall]) -> None:
         """Start calls: sync steps in threads, all else as tasks."""
@@ -171,7 +187,7 @@ class ThreadBackend(PoolBackend):
     def give_up(self, call: PoolCall) -> None:
         """Give the slot a new runner; the old environment is closed when its code has ended."""
         runner = self._runners[call.slot]
-        self._runners[call.slot] = self._new_runner()
+        self._runners[call.slot] = self._new_runner(call.slot)
         if call.running is not None:
             call.running.cancel()
         else:

@@ -6,12 +6,14 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any, Self
 
 from guerdon._background import SyncWrapper, run, sync_method, wait_for
 from guerdon._validation import check_integer, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall, ThreadBackend
 from guerdon.envs.registry import find_environment
+from guerdon.envs.runner import BLOCKED_S, stopped_by
 from guerdon.errors import EnvError, EnvTimeoutError, InvalidActionError, InvalidArgumentError
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
@@ -23,9 +25,10 @@ __all__ = ["EnvPool", "SyncEnvPool"]
 class EnvPool:
     """Many environments, stepped together, in threads here or on a server.
 
-    An environment that raises, hangs or dies doesn't disturb the others: its slot gets an
-    observation with ``reward=None``, ``done=True`` and ``metadata["error"]``, and its next reset
-    makes a new environment. Slots are never reset automatically.
+    An environment that raises or hangs doesn't disturb the others: its slot gets an observation
+    with ``reward=None``, ``done=True`` and ``metadata["error"]``, and its next reset makes a new
+    environment. Slots are never reset automatically. Threads can't isolate code that holds the
+    interpreter lock, or that ends the process.
 
     Example:
         >>> import anyio
@@ -83,6 +86,15 @@ class EnvPool:
 
     def __len__(self) -> int:
         return self.n
+
+    @property
+    def hanging(self) -> int:
+        """How many environments hang in calls that exceeded their time limit.
+
+        Each occupies a thread until its code ends; above 256, no further environments are made.
+        On a server, its metric ``guerdon_hanging_environments`` counts them.
+        """
+        return self._backend.hanging
 
     def sync(self) -> SyncEnvPool:
         """Return the same pool for sync code."""
@@ -218,7 +230,7 @@ class EnvPool:
         if not calls:
             return []
         self._begin(calls)
-        timer = asyncio.get_running_loop().call_later(limit, self._expire, calls, limit)
+        timer = self._timer(calls, limit)
         await batch.done  # if that is cancelled, the timer still ends what hangs
         timer.cancel()
         return [_observation(call) for call in calls]
@@ -231,9 +243,9 @@ class EnvPool:
             calls.append(PoolCall(slot, self._finished(stream.one), action=action))
         stream.outstanding += len(calls)
         self._begin(calls)
-        loop = asyncio.get_running_loop()
-        stream.timers = [timer for timer in stream.timers if timer.when() > loop.time()]
-        stream.timers.append(loop.call_later(stream.limit, self._expire, calls, stream.limit))
+        now = asyncio.get_running_loop().time()
+        stream.timers = [timer for timer in stream.timers if timer.when() > now]
+        stream.timers.append(self._timer(calls, stream.limit))
 
     def _begin(self, calls: list[PoolCall]) -> None:
         for call in calls:
@@ -249,14 +261,27 @@ class EnvPool:
 
         return finished
 
-    def _expire(self, calls: list[PoolCall], limit: float) -> None:
+    def _timer(self, calls: list[PoolCall], limit: float) -> asyncio.TimerHandle:
+        loop = asyncio.get_running_loop()
+        return loop.call_later(limit, self._expire, calls, limit, monotonic())
+
+    def _expire(self, calls: list[PoolCall], limit: float, began: float) -> None:
+        late = monotonic() - began - limit
+        calls = [call for call in calls if not call.over]
+        if calls and late > BLOCKED_S:  # the event loop was blocked, and perhaps every environment
+            wait = min(late, limit)
+            loop = asyncio.get_running_loop()
+            loop.call_later(wait, self._give_up, calls, limit, began)
+        else:
+            self._give_up(calls, limit, began)
+
+    def _give_up(self, calls: list[PoolCall], limit: float, began: float) -> None:
         for call in calls:
             if not call.over:
                 self._backend.give_up(call)
                 what = "reset" if call.is_reset else "step"
-                call.finish(
-                    None, EnvTimeoutError(f"the {what} took longer than {limit:g} s", seconds=limit)
-                )
+                text = f"the {what} took longer than {limit:g} s{stopped_by(began)}"
+                call.finish(None, EnvTimeoutError(text, seconds=limit))
 
     async def _settled(self, slots: list[int]) -> None:
         """Wait for calls whose batch was cancelled."""

@@ -95,6 +95,7 @@ class Metrics:
 
     Attributes:
         sessions: Open sessions.
+        hanging: Environments that hang in calls that exceeded their time limit.
         opened: Sessions that were opened.
         closed: Sessions that ended, by reason.
         refused: Connections and requests that were refused, by reason.
@@ -107,6 +108,11 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = _Registry(auto_describe=False)
         self.sessions = Gauge("guerdon_sessions", "Open sessions.", registry=registry)
+        self.hanging = Gauge(
+            "guerdon_hanging_environments",
+            "Environments that hang in calls that exceeded their time limit.",
+            registry=registry,
+        )
         self.opened = Counter(
             "guerdon_sessions_opened", "Sessions that were opened.", registry=registry
         )

@@ -194,6 +194,9 @@ class SessionManager:
         self.metrics = Metrics()
         self.sessions: set[Session] = set()
         self.metrics.sessions.set_function(lambda: len(self.sessions))
+        self.metrics.hanging.set_function(
+            lambda: 0 if self._threads is None else self._threads.stuck
+        )
         self.calls = 0
         self.draining = False
         self._pipeline = pipeline
@@ -225,13 +228,19 @@ class SessionManager:
             threads = self._threads = EnvThreads(self.limits.max_threads)
         return threads
 
-    def runner(self, configuration: Callable[[], RewardRuntime | None] | None = None) -> EnvRunner:
-        """Return a runner of a new environment."""
+    def runner(
+        self,
+        configuration: Callable[[], RewardRuntime | None] | None = None,
+        *,
+        name: str = "a call over HTTP",
+    ) -> EnvRunner:
+        """Return a runner of a new environment; the name is for error messages."""
         return EnvRunner(
             self.factory,
             self.threads,
             timeout_s=self.limits.step_timeout_s,
             configuration=configuration or (lambda: self.runtime),
+            name=name,
         )
 
     @contextlib.asynccontextmanager
@@ -500,7 +509,9 @@ class Session:
         self.is_waiting = True
         self.is_sending = False
         self.last_active = math.inf
-        self.runner = manager.runner(lambda: self.runtime or manager.runtime)
+        self.runner = manager.runner(
+            lambda: self.runtime or manager.runtime, name=f"session {self.id}"
+        )
         self._manager = manager
         self._threads = manager.threads
         self._connection = connection
@@ -619,8 +630,9 @@ class Session:
 
     # Watching the client while its environment works --------------------------------------------
 
-    def watch(self, now: float) -> None:
+    def watch(self, now: float, blocked_s: float) -> None:
         """Watch a client whose answer takes long, and leave one that doesn't read its answer."""
+        self._busy_since += blocked_s
         seconds = now - self._busy_since
         if self.is_sending:
             if seconds > self._manager.limits.send_timeout_s:

@@ -213,6 +213,7 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
     """
 
     limits: ServerLimits
+    conn: _BoundedFrames
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
