@@ -237,5 +237,5 @@ def _feedback(verdict: Verdict) -> str:
         return f"The program does not compile: {verdict.compile_error}"
     if verdict.passed == verdict.total:
         return f"All {verdict.total} tests passed."
-    text = f"{verdict.passed} of {verdict.total} tests passed. First failure: {verdict.failure}"
+    text = f"{verdict.passed} of {verdict.total} tests passed. First failure: {verdict.feedback}"
     return f"{text} ({EARLY_END[verdict.ended]})" if verdict.ended in EARLY_END else text

@@ -53,8 +53,8 @@ class PassesTests(Rubric):
         """Return the share of passed tests."""
         verdict = verdict_of(observation)
         self.explain("%d of %d tests passed", verdict.passed, verdict.total)
-        if verdict.failure is not None:
-            self.explain("%s", verdict.failure)
+        if verdict.feedback is not None:  # the agent may read it
+            self.explain("%s", verdict.feedback)
         return verdict.fraction
 
 

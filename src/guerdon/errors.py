@@ -4,6 +4,7 @@
 
     GuerdonError
     ├── InvalidArgumentError (ValueError)     an argument outside what is accepted
+    │   └── TestsError                        tests that don't test the program
     ├── MissingExtraError (ImportError)       an optional package that isn't installed
     ├── MissingInputError (LookupError)       an action or observation lacks what a rubric reads
     ├── PatternTimeoutError (TimeoutError)    a regular expression took too long on a text
@@ -93,6 +94,7 @@ __all__ = [
     "ServiceTimeoutError",
     "ServiceUnavailableError",
     "StateError",
+    "TestsError",
     "TrackerError",
     "TrajectoryError",
 ]
@@ -104,6 +106,12 @@ class GuerdonError(Exception):
 
 class InvalidArgumentError(GuerdonError, ValueError):
     """An argument is outside what is accepted."""
+
+
+class TestsError(InvalidArgumentError):
+    """The tests of a program don't test it: one would pass, or fail, for every program."""
+
+    __test__ = False  # pytest collects classes by this beginning of a name
 
 
 class MissingExtraError(GuerdonError, ImportError):

@@ -34,16 +34,13 @@ def test_run_pair_gives_each_four_descriptors(shared):
     assert program.stdout == checker.stdout == "[0, 1, 2, 3]\n"
 
 
-def test_run_pair_separates_input_files_and_folders(shared):
-    source = (
-        STREAM
-        + "import sys; print(sys.stdin.read(), open('f').read(), os.listdir('.'), flush=True)\n"
-    )
+def test_run_pair_separates_inputs_in_one_folder(shared):
+    listing = "import sys\nprint(sys.stdin.read(), sorted(os.listdir('.')), flush=True)\n"
     program, checker = shared.run_pair(
-        Program(source + "say(b'x')", stdin=b"1", files={"f": b"one"}),
-        Program(source + "hear()", stdin=b"2", files={"f": b"two"}),
+        Program(f"{STREAM}hear()\n{listing}say(b'x')", stdin=b"1", files={"f": b"one"}),
+        Program(f"{STREAM}open('g', 'w')\nsay(b'x')\nhear()\n{listing}", stdin=b"2"),
     )
-    assert (program.stdout, checker.stdout) == ("1 one ['f']\n", "2 two ['f']\n")
+    assert (program.stdout, checker.stdout) == ("1 ['f', 'g']\n", "2 ['f', 'g']\n")
 
 
 def test_run_pair_signals_the_end_of_one_to_the_other(shared):

@@ -178,10 +178,11 @@ class Sandbox(Protocol):
     def run_pair(
         self, program: Program, checker: Program, *, limits: Limits | None = None
     ) -> tuple[Execution, Execution]:
-        """Run two programs that are isolated from each other, except for a stream.
+        """Run two programs that are isolated from each other, except for a stream and a folder.
 
-        Descriptor 3 of each is its end of the stream. When the checker ends, the program is
-        ended as well.
+        Descriptor 3 of each is its end of the stream. They run in one folder, and can't import
+        each other's code from memory or change it. When the checker ends, the program is ended as
+        well.
 
         Args:
             program: The program that is checked.

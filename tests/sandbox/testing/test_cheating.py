@@ -207,17 +207,20 @@ SWALLOWS = "\ntry:\n    f()\nexcept BaseException:\n    pass\n"
 
 
 @pytest.mark.parametrize(
-    "body", ["os._exit(0)", "os.close(3)", "raise SystemExit", "os.write(3, bytes(99))"]
+    "body", ["os._exit(0)", "os.close(3)", "raise KeyboardInterrupt", "os.write(3, bytes(99))"]
 )
 def test_check_program_with_a_test_that_catches_everything(sandbox, body):
     program = f"import os\ndef f(): {body}"
     assert check_program(sandbox, program, [SWALLOWS], entry_point="f").passed == 0
 
 
-def test_check_program_takes_only_the_entry_point_from_the_program(sandbox):
+def test_check_program_takes_no_names_of_the_starter_from_the_program(sandbox):
     starter = "import math\n\ndef poly(x):\n    return x * x\n\ndef root(y):\n    '''Doc.'''\n"
     program = "math = None\ndef poly(x): return 0\ndef root(y): return 99\ndef abs(x): return 0\n"
-    tests = ["assert abs(poly(root(4)) - 4) < 1e-3", "assert math.pi > 3 and poly(2) == 4"]
+    tests = [
+        "assert abs(poly(root(4)) - 4) < 1e-3",
+        "assert root and math.pi > 3 and poly(2) == 4",
+    ]
     verdict = check_program(sandbox, program, tests, entry_point="root", starter=starter)
     assert verdict.tests == (False, True)
     right = "def root(y): return y ** 0.5"
@@ -236,9 +239,14 @@ def test_check_program_hides_attributes_of_functions_of_the_tests(sandbox):
     program = """
 def use(function):
     found = []
-    for name in ("__globals__", "__code__", "__closure__", "__self__", "gi_frame", "f_back", "x"):
+    for name in ("__globals__", "__closure__", "__self__", "gi_frame", "f_back", "x"):
         try:
             found.append(getattr(function, name))
+        except Exception:
+            pass
+    for name in ("co_consts", "co_code", "co_names"):
+        try:
+            found.append(getattr(function.__code__, name))
         except Exception:
             pass
     return found
@@ -323,7 +331,11 @@ def test_check_program_continues_after_a_failed_test(sandbox):
 
 
 def test_check_program_isolates_the_names_of_tests(sandbox):
-    tests = ["x = 1\nassert add(x, 2) == 3", "assert 'x' not in dir()\nadd = None", TESTS[0]]
+    tests = [
+        "x = 1\nassert add(x, 2) == 3",
+        "assert add and 'x' not in dir()\nadd = None",
+        TESTS[0],
+    ]
     assert check_program(sandbox, GOOD, tests, entry_point="add").passed == 3
 
 

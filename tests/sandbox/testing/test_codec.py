@@ -1,27 +1,51 @@
 import contextlib
 import json
 import math
+import operator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.sandbox.testing.codec import Decoder, Encoder
-from guerdon.sandbox.testing.plain import COMPOSED, EMPTY, CodecError
+from guerdon.sandbox.testing.containers import EMPTY, Containers
+from guerdon.sandbox.testing.plain import COMPOSED, CodecError
 
 
-def refuse(value):
-    if value == ["global", "os"]:
+def refuse(coder, value):
+    if isinstance(coder, Decoder):
         raise CodecError("refused")
     raise AssertionError(f"{value!r} was not to be exported")
 
 
+class Side:
+    """One of two sides that exchange values."""
+
+    def __init__(self, first):
+        self.common = Containers(first)
+
+    def sent(self, *values):
+        """Return the message with some values, and with what has changed."""
+        encoder = Encoder(refuse, self.common)
+        encoder.changed(self.common.changed())
+        references = [encoder.value(value) for value in values]
+        encoder.sent()
+        return json.loads(json.dumps([references, encoder.nodes]))
+
+    def received(self, message):
+        """Return the values of a message."""
+        references, nodes = message
+        return Decoder(nodes, refuse, self.common).values(references)
+
+
 def through(value):
     """Encode a value and decode it again."""
-    encoder = Encoder(refuse)
-    reference = encoder.value(value)
-    reference, nodes = json.loads(json.dumps([reference, encoder.nodes]))
-    return Decoder(nodes, refuse).value(reference)
+    [back] = Side(1).received(Side(2).sent(value))
+    return back
+
+
+def decoder(nodes):
+    return Decoder(nodes, refuse, Containers(1))
 
 
 HASHABLE = st.recursive(
@@ -98,6 +122,7 @@ TAGS = [
     *EMPTY,
     *COMPOSED,
     "object",
+    "ndarray",
     "record",
     "member",
     "int",
@@ -120,7 +145,7 @@ NODES = st.lists(
 @given(NODES, JSON)
 def test_decoder_returns_a_value_or_raises_codec_error(nodes, reference):
     with contextlib.suppress(CodecError):
-        Decoder(nodes, refuse, [1]).value(reference)
+        decoder(nodes).value(reference)
 
 
 @pytest.mark.parametrize(
@@ -128,37 +153,44 @@ def test_decoder_returns_a_value_or_raises_codec_error(nodes, reference):
     [
         [["tuple", [[0]]]],
         [["tuple", [[1]]], ["tuple", [[0]]]],
-        [["set", [[1]]], ["list", []]],
-        [["dict", [[1]], [1]], ["dict", [], []]],
-        [["dict", [1], []]],
+        [["set", 0, [[1]]], ["list", 2, []]],
+        [["dict", 0, [[1]], [1]], ["dict", 2, [], []]],
+        [["dict", 0, [1], []]],
         [["name", "eval"]],
         [["name", "__import__"]],
         [["error", "int", []]],
         [["name", "getattr"]],
         [["name", "type"]],
-        [["object", [], [], "X"]],
+        [["object", 0, [], [], "X"]],
         [["record", "X", []]],
         [["member", "X", "A"]],
         [["namedtuple", ["X", [1], 1]], ["tuple", ["__eq__"]]],
         [["namedtuple", ["X", [1], 1]], ["tuple", ["a b"]]],
         [["namedtuple", ["X", [1]]], ["tuple", ["a"]]],
-        [["namedtuple", ["X", [1], 1]], ["list", ["a"]]],
+        [["namedtuple", ["X", [1], 1]], ["list", 0, ["a"]]],
         [["SimpleNamespace", [[1], 1]], ["tuple", [1]]],
         [["PosixPath", [["x"]]]],
         [["Fraction", ["1e9"]]],
         [["Decimal", ["x"]]],
-        [["date", [[1]]], ["list", []]],
-        [["range", [[1]]], ["list", []]],
+        [["date", [[1]]], ["list", 0, []]],
+        [["range", [[1]]], ["list", 0, []]],
         [["global", "os"]],
         [["mappingproxy", [1]]],
         [["error", "SystemExit", []]],
         [["complex", ["1", 2]]],
         [["int", "zz"]],
-        [["list", [[7]]]],
-        [["list", [[-2]]]],
-        [["list", [{"a": 1}]]],
-        [["list", [[0, 0]]]],
-        [["list", 3]],
+        [["list", 0, [[7]]]],
+        [["list", 0, [[-2]]]],
+        [["list", 0, [{"a": 1}]]],
+        [["list", 0, [[0, 0]]]],
+        [["list", 0, 3]],
+        [["list", 0]],
+        [["list", []]],
+        [["list", 1, []]],  # a number of this side
+        [["list", -2, []]],
+        [["ndarray", 0, "00", "|O8", [1]]],
+        [["ndarray", 0, "00", "|u1", [1, 1 << 40]]],
+        [["ndarray", 0, "00", "|u1", [2]]],
         [["list"]],
         ["list"],
         None,
@@ -167,10 +199,65 @@ def test_decoder_returns_a_value_or_raises_codec_error(nodes, reference):
 )
 def test_decoder_rejects_an_invalid_table(nodes):
     with pytest.raises(CodecError):
-        Decoder(nodes, refuse, [1])
+        decoder(nodes)
+
+
+PLAIN = st.recursive(
+    st.integers() | st.text(max_size=2) | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.integers(0, 2), inner),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_containers_stay_the_same_on_both_sides(data):
+    """Random changes on either side, each followed by a message, leave both with equal contents."""
+    sides = one, other = Side(1), Side(2)
+    mine = [[], {}, [[]], bytearray(b"a")]
+    theirs = other.received(one.sent(*mine))
+    for _ in range(data.draw(st.integers(1, 8))):
+        sender = data.draw(st.sampled_from([0, 1]))
+        values = (mine, theirs)[sender]
+        kept = data.draw(st.sampled_from([0, 1, 2]))
+        new = data.draw(PLAIN)
+        if kept == 1:
+            values[1][data.draw(st.integers(0, 2))] = new
+        else:
+            values[kept].append(data.draw(st.sampled_from([new, values[0], values[1]])))
+        values[3][:] = data.draw(st.binary(max_size=3))
+        sides[1 - sender].received(sides[sender].sent())
+        assert repr(mine) == repr(theirs)  # which may contain themselves
+        again = sides[1 - sender].received(sides[sender].sent(*values))
+        assert all(map(operator.is_, again, (mine, theirs)[1 - sender]))
+
+
+def test_containers_gone_forgets_what_only_the_other_side_has():
+    one, other = Side(1), Side(2)
+    kept, lost = [1], [[2]]
+    theirs = other.received(one.sent(kept, lost))
+    del lost
+    gone = one.common.gone()
+    assert len(gone) == 2  # the list and the one in it
+    other.common.forget(gone)
+    assert other.common.gone() == []  # it refers to all of them
+    theirs[0].append(5)
+    one.received(other.sent())
+    assert kept == [1, 5]
+
+
+def test_containers_gone_keeps_what_has_changed_until_it_is_sent():
+    one = Side(1)
+    kept = [1]
+    one.sent(kept)
+    kept.append(2)
+    del kept
+    assert one.common.gone() == []
+    one.sent()
+    assert len(one.common.gone()) == 1
 
 
 def test_decoder_rejects_deeply_nested_tuples_before_it_hashes_them():
     nodes = [["tuple", [[number + 2]]] for number in range(90_000)] + [["tuple", []]]
     with pytest.raises(CodecError, match="nested too deeply"):
-        Decoder([["set", [[1]]], *nodes], refuse)
+        decoder([["set", 0, [[1]]], *nodes])

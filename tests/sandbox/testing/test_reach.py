@@ -19,7 +19,7 @@ def attempts(call, target):
     yield lambda: call(object.__getattribute__, target, "__code__")
     yield lambda: call(__import__, "os")
     yield lambda: call(setattr, target, "__code__", None)
-    for name in ("__globals__", "__builtins__", "__code__", "__closure__", "__defaults__",
+    for name in ("__globals__", "__builtins__", "__code__", "__closure__",
                  "__self__", "__func__", "__class__", "__dict__", "__reduce__", "__getattribute__",
                  "__subclasses__", "__mro__", "__init__", "gi_frame", "cr_frame", "func", "mro"):
         yield lambda name=name: getattr(target, name)
@@ -204,7 +204,6 @@ def test_check_program_function_as_a_method_of_a_class_of_the_tests(sandbox):
 @pytest.mark.parametrize(
     ("passed", "done"),
     [
-        ("pathlib.Path('x')", "passed.write_text('+')"),
         ("string.Formatter()", "passed.format('{0.__code__}', test)"),
         ("unittest.TestCase()", "passed.skipTest('x')"),
         ("Case()", "passed.skipTest('x')"),
@@ -212,13 +211,12 @@ def test_check_program_function_as_a_method_of_a_class_of_the_tests(sandbox):
         ("logging.FileHandler('y', delay=True)", "passed.baseFilename = 'x'; passed.acquire()"),
         ("asyncio.new_event_loop()", "passed.call_soon(test)"),
         ("mock.Mock(wraps=os)", "passed.mkdir('x')"),
-        ("sqlite3.connect(':memory:')", "passed.execute('ATTACH \\'x\\' AS x')"),
     ],
 )
 def test_check_program_objects_of_the_library_do_nothing_for_the_program(sandbox, passed, done):
     program = f"def f(passed, test): {done}"
     test = (
-        "import asyncio, logging, os, pathlib, sqlite3, string, unittest\n"
+        "import asyncio, logging, os, string, unittest\n"
         "from unittest import mock\nclass Case(unittest.TestCase): pass\n"
         f"from xml.etree import ElementTree\npassed = {passed}\n"
         "try: f(passed, lambda: 0)\nexcept (AttributeError, TypeError): pass\n"

@@ -74,8 +74,11 @@ class ProgramCalls(Calls):
                 caller closes them.
         """
         with contextlib.ExitStack() as unused:
-            folder = empty_folder(self.folder, self.lock.uid)
-            unused.callback(remove_tree, self.folder, folder)
+            if self.calls and self.calls[0].folder is not None:
+                folder = self.calls[0].folder  # the checker of a pair has that of the program
+            else:
+                folder = empty_folder(self.folder, self.lock.uid)
+                unused.callback(remove_tree, self.folder, folder)
             started = Started()
             unused.callback(started.close)
             with self.lock.fork(folder if job["files"] else None):

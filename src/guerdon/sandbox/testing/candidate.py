@@ -9,28 +9,31 @@ Runs inside a sandbox, so it imports only from the standard library, and little 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
-from . import link, raised
+from . import codec, link, plain, raised, surroundings
 
 __all__ = ["Candidate", "main"]
 
 
-class Candidate(link.Link):
+class Candidate(surroundings.ProgramSurroundings):
     """The program's end of the link."""
 
     copies = True
+    first = 1
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         # Kept here, where the program can't replace them by accident.
         self._pid, self._getpid, self._exit = os.getpid(), os.getpid, os._exit
         self._folder = os.getcwd()
+        self._names: dict[str, Any] = {}
+        self._tested: type | None = None
+        self._given: dict[int, int] = {}  # what this question has given, by name
 
     def receive(self, largest: int = link.LARGEST) -> dict[str, Any]:
         """Return the next message; a process that the program has forked gets none."""
@@ -40,41 +43,72 @@ class Candidate(link.Link):
     def present(self, names: dict[str, Any], job: dict[str, Any]) -> None:
         """Report that the program is loaded, with its entry point and its classes."""
         entry_point = job["entry_point"]
-        message, _ = self._message()
+        self._names = names
+        message, encoder = self._message()
         message["classes"] = self.shared.fill(names, job["classes"])
         if entry_point in names:
-            if job["is_class"] and isinstance(names[entry_point], type):
-                self.stays = names[entry_point]
+            found = names[entry_point]
+            if isinstance(found, type):
+                self._tested = found
             # It doesn't travel, whatever it is: ``f = sorted`` too.
-            message["nodes"].append(self._export(names[entry_point], message["kinds"]))
-            message["entry"] = [0]
+            kind = self.kind_of(found)
+            message["entry"] = [self.number(found), kind]
+        encoder.sent()
         self.send(message | {"loaded": True})
 
-    def imported(self, module: str, name: str) -> Any:
-        """Return this process's own object of the standard library."""
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
+    def own(self, kind: type) -> str:
+        """Return how objects of a class travel that derives from that of a plain value."""
+        if self._tested is not None and self._tested in plain.mro_of(kind):
+            return "stays"
+        has_more = kind.__module__ == "program" or hasattr(kind, "__members__")
+        if hasattr(kind, "_fields"):
+            has_more = has_more and _has_methods(kind)
+        is_structure = hasattr(kind, "n_sequence_fields")  # such as `time.struct_time`
+        return "derived" if has_more or is_structure else super().own(kind)
+
+    def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
+        """Do what the tests ask for."""
+        if what == "name":  # which none but the program defines
+            return self._names[name]
+        return super().perform(what, target, name, args, kwargs)
+
+    def serve(self, message: dict[str, Any]) -> None:
+        """Answer a question."""
+        given, self._given = self._given, {}
+        try:
+            super().serve(message)
+        finally:
+            self._given = given
+
+    def named(self, module: str, name: str, number: int) -> Any:
+        """Return this process's own object of the standard library.
+
+        In the answer to the message, it is the object of the tests again.
+        """
+        found = self.imported(module, name)
+        self._given[id(found)] = number
         return found
+
+    def _export(self, encoder: codec.Encoder, value: Any, kinds: list[Any]) -> list[Any]:
+        if id(value) in self._given:
+            return ["yours", self._given[id(value)]]
+        return super()._export(encoder, value, kinds)
 
     def describe(self, error: BaseException) -> str:
         """Return an error in a line, without the folder, which differs from run to run."""
-        return self._without_folder(raised.describe(error))
+        return self.without_folder(raised.describe(error))
 
     def _write(self, frame: bytes) -> None:
         self._end_forks()
-        for stream in (sys.stdout, sys.stderr):  # the process may be killed before they are flushed
+        for stream in self._streams.values():  # the process may be killed before they are flushed
             try:
                 stream.flush()
             except BaseException:
-                continue  # the program has closed or replaced it
+                continue  # the program has closed it
         super()._write(frame)
 
-    def _report(self, error: BaseException) -> dict[str, Any]:
-        report = super()._report(error)
-        return report | {"text": self._without_folder(report["text"])}
-
-    def _without_folder(self, text: str) -> str:
+    def without_folder(self, text: str) -> str:
+        """Return a text without the path of the folder."""
         return text.replace(self._folder, ".") if len(self._folder) > 1 else text
 
     def _end_forks(self) -> None:
@@ -93,23 +127,45 @@ def main() -> None:
 
 
 def _serve(job: dict[str, Any], candidate: Candidate) -> None:
-    execute = exec
+    # A name other than __main__; dataclasses find its module.
+    module = sys.modules["program"] = ModuleType("program")
     try:
-        code = compile(job["program"], "<program>", "exec", dont_inherit=True)
-    except BaseException as error:  # also RecursionError and MemoryError
+        _run(job["starter"], "<starter>", module)
+        module.__dict__.pop(job["entry_point"], None)  # the program defines it itself
+        _run(job["program"].removeprefix("\ufeff"), "<program>", module)
+    except _InvalidError as invalid:
+        error = invalid.args[0]
         text = candidate.describe(error)
         if isinstance(error, SyntaxError) and error.filename == "<program>":
             text = f"line {error.lineno}: {error.msg}"[: raised.LONGEST]
         candidate.send({"compile": text})
         return
-    # A name other than __main__; dataclasses find its module.
-    module = sys.modules["program"] = ModuleType("program")
-    try:
-        execute(code, module.__dict__)
     except BaseException as error:  # SystemExit too: a program that exits doesn't pass
         memory = isinstance(error, MemoryError)
         candidate.send({"load": candidate.describe(error), "memory": memory})
         return
+    candidate.watch_warnings()
     candidate.present(module.__dict__, job)
     while True:
         candidate.serve(candidate.receive())
+
+
+class _InvalidError(Exception):
+    """The program doesn't compile."""
+
+
+def _run(source: str, name: str, module: ModuleType) -> None:
+    execute = exec  # the program may replace it
+    try:
+        code = compile(source, name, "exec", dont_inherit=True)
+    except BaseException as error:  # also RecursionError and MemoryError
+        raise _InvalidError(error) from None
+    execute(code, module.__dict__)
+
+
+def _has_methods(kind: type) -> bool:
+    """Return whether a class of namedtuples has methods beside those that all have."""
+    return any(
+        isinstance(value, (FunctionType, property)) and not name.startswith("_")
+        for name, value in vars(kind).items()
+    )

@@ -1,7 +1,8 @@
 """The process that runs the tests: it reports on its standard output how each ended.
 
-The entry point's name is bound to a proxy of the program's object. All other names that the tests
-see are those of the task's own starter, of what the tests import, and of Python.
+The entry point's name is bound to a proxy of the program's object. The other names that the tests
+see are those of the tests, of the task's own starter, and of Python; a name that none of them
+defines is the program's.
 
 Runs inside a sandbox, so it imports only from the standard library, and little of it.
 """
@@ -13,10 +14,20 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from time import sleep
-from types import CodeType, ModuleType
 from typing import Any
 
-from . import codec, keeping, link, plain, raised, reach, remote
+from . import (
+    codec,
+    containers,
+    keeping,
+    link,
+    plain,
+    raised,
+    reach,
+    remote,
+    running,
+    surroundings,
+)
 
 __all__ = ["Checker", "main"]
 
@@ -32,25 +43,33 @@ _NUMBERS = "abs bool ceil complex float floor index int round trunc"
 NUMBERS = frozenset(f"__{name}__" for name in _NUMBERS.split())
 
 
-class Checker(link.Link):
+class Checker(surroundings.TestsSurroundings):
     """The tests' end of the link.
 
     Args:
         descriptor: Of the stream.
-        is_class: Whether the entry point is a class, according to the task.
+        entry_point: The name of the entry point.
+        is_class: Whether it is a class, according to the task.
         heard: Called before the first answer is read.
 
     Attributes:
         entry: The proxy of the entry point.
         left: How the program tried to end its process in this test.
+        touched: Whether this test has used the program.
+        swallowed: A failed assertion that the program has received and not raised again.
     """
 
-    keeps_errors = True
+    first = 2
 
-    def __init__(self, descriptor: int, is_class: bool, heard: Callable[[], None]) -> None:
+    def __init__(
+        self, descriptor: int, entry_point: str, is_class: bool, heard: Callable[[], None]
+    ) -> None:
         super().__init__(descriptor)
         self.left = ""
         self.entry: remote.Remote | None = None
+        self.touched = False
+        self.swallowed: BaseException | None = None
+        self._entry_point = entry_point
         self._is_class = is_class
         self._heard: Callable[[], None] | None = heard
         self._keeping = keeping.Keeping(super().operate)
@@ -62,8 +81,7 @@ class Checker(link.Link):
         message = self.receive(LOADED)
         if "entry" in message:
             try:
-                self.entry = self._decoder(message, ()).value(message["entry"])
-                plain.expect(_is_remote(self.entry), "no entry point")
+                self.entry = self.remote(*message["entry"])
             except Exception:  # whatever it is, the program's process is the cause
                 self.lose("it presented no entry point")
             return {"loaded": True, "classes": message.get("classes")}
@@ -77,26 +95,58 @@ class Checker(link.Link):
 
     # What the tests ask --------------------------------------------------------------------------
 
+    def lookup(self, name: str) -> Any:
+        """Return what the program calls by a name that the tests don't define.
+
+        Raises:
+            KeyError: It doesn't define it either.
+        """
+        self.touched = True
+        if name == self._entry_point:
+            if self.entry is None:
+                raise KeyError(name)
+            return self.entry
+        if name.startswith("__"):
+            raise KeyError(name)
+        return self.ask("name", None, name)
+
     def _answer(self, token: str) -> dict[str, Any]:
+        self.touched = True
         if self._heard is not None:
             self._heard()
             self._heard = None
         return super()._answer(token)
 
-    def call(self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call an object of the program."""
+    def _result(self, answer: dict[str, Any]) -> Any:
+        try:
+            return super()._result(answer)
+        except raised.ProgramLeft as error:
+            self.left = self.left or raised.describe(error)
+            raise
+        except AssertionError as error:
+            if error is self.swallowed:
+                self.swallowed = None
+            raise
+
+    def failed(self, error: BaseException) -> None:
+        """Remember an assertion that failed in a function that the program has called."""
+        if isinstance(error, AssertionError) and self.swallowed is None:
+            self.swallowed = error
+
+    def call(
+        self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any], name: str = ""
+    ) -> Any:
+        """Call an object of the program, or its method of a name."""
         number = target._guerdon_number
         touched = [each for each in (*args, *kwargs.values()) if _is_remote(each)]
         self._keeping.forget(target, self._owners.get(number, target), *touched)
         try:
-            result = super().call(target, args, kwargs)
+            result = super().call(target, args, kwargs, name)
         except (StopIteration, StopAsyncIteration) as error:
             if number in self._resuming:
                 raise
             raise _stopped(error) from error
-        if _is_remote(result) and hasattr(type(result), "__await__"):
-            return _awaiting(result)
-        return self._mark(result) if self._makes(target) else result
+        return self._mark(result, self._makes(target, name))
 
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the program."""
@@ -104,18 +154,21 @@ class Checker(link.Link):
             result = super().attribute(target, name)
         except (StopIteration, StopAsyncIteration) as error:
             raise _stopped(error) from error
-        if not _is_remote(result):
+        is_method = isinstance(result, remote.Method)
+        if not is_method and not _is_remote(result):
             return result
-        makes = self._makes(target)
-        if name in keeping.QUERIES and callable(result) and not makes:
+        is_asked = name in keeping.QUERIES and (is_method or callable(result))
+        if is_asked and target._guerdon_made < remote.CALLED and target is not self.entry:
             raise TypeError(
                 f"the program returned an object of its class {type(target).__name__!r} where a "
                 f"plain value was expected: its method {name!r} isn't called"
             )
+        if is_method:
+            return result
         self._owners[result._guerdon_number] = target
         if name in RESUMED and hasattr(type(target), "__next__"):
             self._resuming.add(result._guerdon_number)
-        return self._mark(result) if makes else result
+        return self._mark(result, self._makes(target, name))
 
     def operate(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
         """Call a special method of an object of the program.
@@ -126,7 +179,7 @@ class Checker(link.Link):
         made = target._guerdon_made
         has_plain = not all(map(_is_remote, args))
         decide = _DECIDED.get(name) if has_plain else None
-        if decide is not None and (name not in UNLESS_MADE or not made):
+        if decide is not None and made < UNLESS_MADE.get(name, 3):
             return decide(self, target, name, args[0])
         if name in ORDER and not made and not self._is_class:
             return NotImplemented  # such objects would be sorted in any order
@@ -135,80 +188,82 @@ class Checker(link.Link):
         if name in ("__exit__", "__aexit__"):
             args = [*args[:2], None]  # the traceback doesn't travel
         try:
-            result = self._keeping.operate(target, name, args, made)
+            result = self._keeping.operate(target, name, args, bool(made))
         except (StopIteration, StopAsyncIteration) as error:
             if name in ("__next__", "__anext__", "__await__"):
                 raise
             raise _stopped(error) from error
+        if name in ("__exit__", "__aexit__") and isinstance(args[1], AssertionError):
+            return False  # a test's assertion has failed, whatever the program makes of it
         if not made or name not in CLOSED:
             return result
         mixed = target._guerdon_mixed or has_plain
         if mixed and not _is_remote(result) and result is not NotImplemented:
             raise TypeError("an operation of the program's object and a value returned a value")
-        return self._mark(result, mixed)
+        return self._mark(result, remote.MADE, mixed)
 
     def contains(self, target: remote.Remote, sought: Any) -> bool:
         """Return whether an object of the program that can only be iterated has a value."""
-        if target._guerdon_made:
+        if target._guerdon_made == remote.CALLED:
             return super().contains(target, sought)
         return self._keeping.contains(target, sought)
 
-    def _makes(self, target: remote.Remote) -> bool:
-        """Return whether what an object returns counts as made by the tests."""
-        return target._guerdon_made or (target is self.entry and self._is_class)
+    def _makes(self, target: remote.Remote, name: str) -> int:
+        """Return what an object's results count as: made by the tests, or not."""
+        if target is self.entry:
+            return remote.CALLED if self._is_class else 0
+        owner = self._owners.get(target._guerdon_number)
+        if owner is not None and owner is self.entry and self._is_class:
+            return remote.CALLED  # such as a class method
+        return remote.MADE if target._guerdon_made else 0
 
-    def _mark(self, result: Any, mixed: bool = False) -> Any:
+    def _mark(self, result: Any, made: int, mixed: bool = False) -> Any:
         """Mark an object as made by the tests; `mixed` if a plain value took part."""
-        if _is_remote(result):
-            object.__setattr__(result, "_guerdon_made", True)
+        if _is_remote(result) and made:
+            if made > result._guerdon_made:
+                object.__setattr__(result, "_guerdon_made", made)
             if mixed:
                 object.__setattr__(result, "_guerdon_mixed", True)
         return result
-
-    def _error(self, report: Any, decoder: codec.Decoder) -> BaseException:
-        error = super()._error(report, decoder)
-        if isinstance(error, raised.ProgramLeft):
-            self.left = self.left or raised.describe(error)
-        return error
 
     # What the program asks -----------------------------------------------------------------------
 
     def kind_of(self, value: Any) -> list[Any]:
         """Return what the program receives about the class of an object of the tests."""
         reach.may_have(value)
-        name, methods = super().kind_of(value)
-        return [name, reach.methods_of(value, methods)]
+        name, methods, public = super().kind_of(value)
+        return [name, reach.methods_of(value, methods), public]
 
     def guard(self, table: Any) -> None:
         """Raise for a dictionary that no program may receive."""
         reach.guard(table)
 
-    def bind(self, names: dict[str, Any], entry_point: str, reported: Any) -> None:
-        """Bind the entry point, and share the classes that the program reports as its own, too."""
-        if self.entry is not None:
-            names[entry_point] = self.entry
+    def share(self, names: dict[str, Any], reported: Any) -> None:
+        """Share the classes of the starter that the program reports as its own, too."""
         if type(reported) is dict:
             kinds = self.shared.fill(names, reported)
             self.shared.fill(names, [name for name in kinds if reported[name] == kinds[name]])
 
     def refill(self, value: Any, new: Any) -> None:
-        """Change an argument as the program did, except for its callables."""
-        if not isinstance(value, plain.CHANGEABLE):
-            for name, item in plain.state(value).items():
+        """Change a container as the program did, but no callable attribute of an object."""
+        if not isinstance(value, containers.CONTAINERS):
+            for name, item in containers.state(value).items():
                 plain.expect(not callable(item) or new.get(name) is item, "a changed method")
         super().refill(value, new)
 
-    def _export(self, value: Any, kinds: list[Any]) -> list[Any]:
+    def _export(self, encoder: codec.Encoder, value: Any, kinds: list[Any]) -> list[Any]:
         if isinstance(value, type) and value in self.shared.kinds:
-            return ["global", "program", value.__name__]
+            return ["global", "program", value.__name__, self.number(value)]
         found = reach.global_of(value)
-        return super()._export(value, kinds) if found is None else ["global", *found]
+        if found is not None:
+            return ["global", *found, self.number(value)]
+        return super()._export(encoder, value, kinds)
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what the program asked if it is permitted."""
         permitted = {
             "do": lambda: name in self.kind_of(target)[1],
-            "call": lambda: callable(target),
+            "call": lambda: callable(target) if not name else reach.may_read(target, name),
             "get": lambda: reach.may_read(target, name),
             "set": lambda: reach.may_change(target, name),
             "del": lambda: reach.may_change(target, name),
@@ -242,16 +297,12 @@ _DECIDED: dict[str, Callable[[Checker, remote.Remote, str, Any], Any]] = {
     **dict.fromkeys((*remote.ARITHMETIC, "__instancecheck__"), Checker._refuse),
     "__contains__": Checker._search,
 }
-#: Those that objects perform which the tests have made.
-UNLESS_MADE = remote.ARITHMETIC | {"__contains__"}
+#: Those that objects perform which the tests have made, and how.
+UNLESS_MADE = dict.fromkeys(remote.ARITHMETIC, remote.MADE) | {"__contains__": remote.CALLED}
 
 
 def _is_remote(value: Any) -> bool:
     return remote.Remote in plain.mro_of(type(value))
-
-
-async def _awaiting(value: Any) -> Any:
-    return await value  # a coroutine of this process: event loops accept no other
 
 
 def _stopped(error: BaseException) -> RuntimeError:
@@ -270,56 +321,11 @@ def main() -> None:
         text = line if type(line) is str else json.dumps(line)
         os.write(out, text.encode("ascii") + b"\n")
 
-    checker = Checker(3, job["is_class"], lambda: report("heard"))
+    checker = Checker(3, job["entry_point"], job["is_class"], lambda: report("heard"))
     try:
-        _check(job, checker, report)
+        running.Tests(job, checker, report).run()
     except link.LinkLost as lost:
         report({"lost": str(lost)})
         sleep(PARTING)
     report("done")
     os._exit(0)
-
-
-def _check(job: dict[str, Any], checker: Checker, report: Callable[[Any], None]) -> None:
-    tests = [
-        compile(test, f"<test {number}>", "exec", dont_inherit=True)
-        for number, test in enumerate(job["tests"], start=1)
-    ]
-    starter = compile(job["starter"], "<starter>", "exec", dont_inherit=True)
-    try:
-        names = _fresh(starter, job["entry_point"])
-    except BaseException as error:
-        report({"starter": raised.describe(error)})
-        return
-    loaded = checker.loaded()
-    if "loaded" not in loaded:
-        report(loaded)
-        return
-    report("loaded")
-    has_failed = False
-    for test in tests:
-        checker.left = failure = ""
-        try:
-            names = names or _fresh(starter, job["entry_point"])
-            checker.bind(names, job["entry_point"], loaded.get("classes"))
-            exec(test, names)
-        except BaseException as error:  # SystemExit too
-            failure = raised.describe(error)
-            if isinstance(error, MemoryError):
-                report("memory")
-        names = {}
-        if checker.broken:
-            checker.lose(checker.broken)  # even if the test has caught it
-        failure = checker.left or failure
-        if failure and not has_failed:
-            report({"failed": failure})
-            has_failed = True
-        report("-" if failure else "+")
-
-
-def _fresh(starter: CodeType, entry_point: str) -> dict[str, Any]:
-    """Return names for a test, which shares nothing with another one."""
-    module = sys.modules["tests"] = ModuleType("tests")
-    exec(starter, module.__dict__)
-    module.__dict__.pop(entry_point, None)
-    return module.__dict__

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from guerdon.errors import InvalidArgumentError, SandboxError
+from guerdon.errors import InvalidArgumentError, SandboxError, TestsError
 from guerdon.sandbox.protocol import Ending, Execution, Limits, Program, Sandbox
 from guerdon.sandbox.testing.inside import program_of
 from guerdon.sandbox.testing.link import GONE
+from guerdon.sandbox.testing.units import units_of
 
 __all__ = ["Verdict", "check_program", "check_program_async"]
 
@@ -41,7 +42,8 @@ class Verdict:
         ended: How its process ended; ``ok`` if it ran until the last test, whether or not tests
             failed, or if it exited with code 0 before, which passes no test.
         compile_error: Why it doesn't compile.
-        failure: The first failure, in a line.
+        failure: The first failure, in a line. It may quote what a test expects.
+        feedback: The same for the author of the program: without what a test expects.
         seconds: How long it took.
         output: What it printed, up to the limit.
         tests: For each test, whether it passed.
@@ -53,6 +55,7 @@ class Verdict:
     ended: Ending = "ok"
     compile_error: str | None = None
     failure: str | None = None
+    feedback: str | None = None
     seconds: float = 0.0
     output: str = ""
     tests: tuple[bool, ...] = ()
@@ -74,24 +77,40 @@ def check_program(
 ) -> Verdict:
     r"""Run tests against a program that may try to cheat.
 
-    Each test runs with a fresh copy of its names: the entry point, as a proxy of the program's
-    object; what `starter` defines; Python's own. The tests see nothing else of the program.
+    A test is Python source. It may consist of statements; of classes of ``unittest``, whose methods
+    are counted one by one, with their fixtures; of functions ``test_*``, which are counted one by
+    one, too; or of HumanEval's ``check(candidate)``. Calls of ``unittest.main`` are ignored.
 
-    Plain values of Python's built-in types, containers, namedtuples, `Decimal`, `Fraction`, dates,
-    times and `UUID` travel by value; a value of a class derived from one of these (a text that
-    equals everything) travels as the plain one. Enumerations, dataclasses, namedtuples, exceptions
-    and classes without methods (`ListNode`) that both the starter and the program define travel by
-    value as well, and each side uses its own class. A function of the standard library that a test
-    passes is the program's own. Any other object stays where it is, and is used through a proxy.
-    After a call, what it changed in its arguments is changed in the test's, too.
+    Each test runs with a fresh copy of its names: its own, what `starter` defines, Python's, and
+    the program's for what none of these defines. The starter runs before the program, too.
+
+    The two processes share one folder. What the tests change around the program reaches it: patches
+    of ``unittest.mock``, seeds, the environment, the working directory, ``sys.argv`` and
+    ``sys.stdin``; and what it prints while the tests have replaced ``sys.stdout`` or
+    ``sys.stderr``, and its warnings, reach them.
+
+    Values go by three rules:
+
+    - Plain values are copied: those of Python's built-in types, namedtuples, `Decimal`, `Fraction`,
+      dates, times, `UUID`, paths, and numpy's numbers, as plain ones. A value of a class that the
+      program derives from one of these is the plain value, and has the attributes and methods that
+      plain ones lack.
+    - Lists, dictionaries, sets, deques, and objects of classes without methods (`ListNode`) that
+      both the starter and the program define, keep their identity: both sides have a copy, and
+      what one side changes is changed in the other's, too.
+    - Everything else stays where it is, and is used through a proxy. A function of the standard
+      library that a test passes is the program's own. Exceptions keep their class, attributes and
+      cause.
 
     An object of the program never equals a plain value, and has no order with one. Unless the tests
     have made it by the class that is tested, it can't be added to or subtracted from a plain value
-    either; whether it contains one is found by reading its items; its conversions to a number, a
-    text or a list are called once and kept until the tests change it; and methods that a text or a
-    set would have (``find``, ``issubset``) aren't called. `StopIteration` out of a call is a
-    `RuntimeError`. An entry point is a class if the starter defines it by ``class``, or if there is
-    no starter and its name begins with a capital letter.
+    either. Unless it is the result of a call of that class, whether it contains a plain value is
+    found by reading its items, and methods that a text or a set would have (``find``,
+    ``issubset``) aren't called. The conversions of other objects to a number, a text or a list are
+    called once and kept until the tests change it. `StopIteration` out of a call is a
+    `RuntimeError`. The program can't hold back a failed assertion of a test. An entry point is a
+    class if the starter defines it by ``class``, or if the starter doesn't define it and its name
+    begins with a capital letter.
 
     Example:
         >>> from guerdon import check_program, open_sandbox
@@ -105,7 +124,7 @@ def check_program(
     Args:
         sandbox: Where both processes run.
         program: Python source, which is untrusted.
-        tests: Python source of at least one test; a test passes if it raises nothing.
+        tests: Python source of at least one test; statements pass if they raise nothing.
         entry_point: The function or class that the program must define.
         starter: The trusted code that the task begins with; its last function may lack a body.
         limits: What each of the two processes may use, and the time for both together; None takes
@@ -115,6 +134,7 @@ def check_program(
         The verdict, which reports whatever the program did wrong.
 
     Raises:
+        TestsError: A test doesn't use the program, whatever the program is.
         InvalidArgumentError: The tests or the starter are not valid Python, or there are no tests.
         SandboxError: The sandbox failed, or the tests did, and the program isn't the cause.
     """
@@ -178,24 +198,29 @@ class _Check:
             raise InvalidArgumentError(f"`entry_point` must be a name, got {entry_point!r:.60}")
         for number, test in enumerate(tests, start=1):
             _compile(test, f"test {number} of {len(tests)}")
+        self.entry_point = entry_point
         own = getattr(sandbox, "limits", None)
         self.limits = limits or (own if isinstance(own, Limits) else Limits())
-        self.total = len(tests)
+        units = [units_of(test, entry_point) for test in tests]
+        self.names = [name for found in units for name in found]
+        self.total = len(self.names)
         output = max(self.limits.output_bytes, OVERHEAD + 2 * self.total)
         self.run_limits = replace(self.limits, output_bytes=output)
         starter = _completed(starter)
         defined = _defined(starter)
         is_class = entry_point[0].isupper()
-        if starter.strip():
-            is_class = defined.get(entry_point) == "class"
-        shared = {"entry_point": entry_point, "is_class": is_class}
-        classes = [name for name in defined if name != entry_point]
+        if entry_point in defined:
+            is_class = defined[entry_point] == "class"
+        shared = {"entry_point": entry_point, "is_class": is_class, "starter": starter}
+        classes = [
+            name for name, how in defined.items() if name != entry_point and how != "function"
+        ]
         preloaded = frozenset(getattr(sandbox, "preloaded", ()))
         self.programs = [
             Program(program_of(side, preloaded), stdin=json.dumps(shared | job).encode("ascii"))
             for side, job in (
                 ("candidate", {"program": program, "classes": classes}),
-                ("checker", {"tests": list(tests), "starter": starter}),
+                ("checker", {"tests": list(zip(tests, units, strict=True))}),
             )
         ]
 
@@ -206,10 +231,12 @@ class _Check:
         self.report: dict[str, Any] = {}
         for line in self.lines:
             if line.startswith("{") and line.endswith("}"):
-                self.report |= json.loads(line)
+                self.report = json.loads(line) | self.report  # the first of each counts
         self.tests = [line == "+" for line in self.lines if line in ("+", "-")][: self.total]
         if "starter" in self.report:
             raise InvalidArgumentError(f"the starter fails: {self.report['starter']}")
+        if "untouched" in self.report:
+            raise TestsError(self.untouched(*self.report["untouched"]))
         ended = self.ended()
         error = self.report.get("compile")
         # How many tests passed before it had printed too much depends on the machine.
@@ -223,6 +250,7 @@ class _Check:
             ended=ended,
             compile_error=None if error is None else _printable(error),
             failure=self.failure(ended, sum(tests)) if error is None else None,
+            feedback=self.failure(ended, sum(tests), for_author=True) if error is None else None,
             seconds=max(candidate.seconds, checker.seconds),
             output=printed[: self.limits.output_bytes].decode("utf-8", "ignore"),
             tests=tests,
@@ -252,18 +280,34 @@ class _Check:
             return "memory"
         return "ok"
 
-    def failure(self, ended: Ending, passed: int) -> str | None:
-        """Return the first failure in a line."""
+    def failure(self, ended: Ending, passed: int, *, for_author: bool = False) -> str | None:
+        """Return the first failure in a line, for the author without what a test expects."""
         if ended == "output_limit":
             return self.reason(ended)
         if passed == self.total:
             return None
         number = self.tests.index(False) if False in self.tests else len(self.tests)
-        where = f"test {number + 1} of {self.total}"
+        where = self.where(number)
         if "loaded" not in self.lines:
             where = "before the first test"
         error = self.report.get("load") or self.report.get("failed")
+        if error and for_author and self.report.get("own") is False:
+            error = self.report["kind"]
         return f"{where}: {_printable(error) if error else self.reason(ended)}"
+
+    def where(self, number: int) -> str:
+        """Return the number and the name of a test."""
+        name = self.names[number]
+        return f"test {number + 1} of {self.total}" + (f" ({name})" if name else "")
+
+    def untouched(self, number: int, failure: str | None) -> str:
+        """Return what is wrong with a test that hasn't used the program."""
+        if failure is None:
+            return (
+                f"{self.where(number - 1)} doesn't use `{self.entry_point}`: "
+                "it would pass for every program"
+            )
+        return f"{self.where(number - 1)} fails before it uses `{self.entry_point}`: {failure}"
 
     def reason(self, ended: Ending) -> str:
         """Return why a program didn't run to the end."""
@@ -310,11 +354,16 @@ def _completed(starter: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _defined(starter: str) -> dict[str, str]:
-    """Return the names that may be a starter's classes: of ``class X``, and ``X = make(...)``."""
+    """Return what a starter defines: its functions, and what may be classes.
+
+    The latter by ``class X``, and by ``X = make(...)``.
+    """
     found = {}
     for node in ast.parse(starter).body:
         if isinstance(node, ast.ClassDef):
             found[node.name] = "class"
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found[node.name] = "function"
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             names = [target.id for target in node.targets if isinstance(target, ast.Name)]
             found |= dict.fromkeys(names, "call")

@@ -1,11 +1,11 @@
-"""Plain values on a wire: a flat table of nodes in JSON, with cycles and any depth.
+"""Values on a wire: a flat table of nodes in JSON, with cycles and any depth.
 
 The decoder makes nothing else of a message: no pickle, and no names but those of `plain.NAMES`.
 
 A node is a list of a tag and its data. None, booleans, floats, integers of 64 bits and texts are
 written as they are. Everything else is referred to by the number of its node, in a list of its own:
-``[3]``. ``[-1 - k]`` is node ``k`` of the message that is answered, so that an argument that is
-returned is the same object.
+``[3]``. ``[-1 - k]`` is the container with the number ``k``, which both sides have. The node of a
+container has its number before its contents; it replaces those of a container that both have.
 
 Runs inside a sandbox too, so it imports only from the standard library, and little of it.
 """
@@ -16,18 +16,26 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from . import plain
+from . import containers, plain, remote
 from .shared import Shared
 
-__all__ = ["Decoder", "Encoder", "index_of", "is_changing"]
+__all__ = ["Decoder", "Encoder", "index_of"]
 
 DEEPEST = 2000  # levels of values that can't be changed: the interpreter hashes them recursively
-LEAVES = frozenset({"bytes", "global", "int", "member", "mine", "name", "str", "yours"})
+#: Nodes without a list of values at their end.
+LEAVES = frozenset({"bytes", "errors", "global", "int", "member", "mine", "name", "str", "yours"})
 
 
-def is_changing(tag: Any) -> bool:
-    """Return whether the value of a node with a tag can be changed."""
-    return tag in plain.EMPTY or tag == "object"
+def _is_container(tag: Any) -> bool:
+    return tag in containers.EMPTY or tag in ("object", "ndarray")
+
+
+def _is_container_node(node: list[Any]) -> bool:
+    return _is_container(node[0])
+
+
+def _is_plain(node: list[Any]) -> bool:
+    return bool(node[0] != "object")
 
 
 def index_of(number: Any, table: Sequence[Any]) -> int:
@@ -51,66 +59,82 @@ class Encoder:
     """Turns values into nodes.
 
     Args:
-        export: Returns the node of an object that has no plain value.
+        export: Returns the node of an object that has no plain value, with its parts encoded by
+            this encoder.
+        common: The containers that the other side has, too.
         guard: Raises for dictionaries that may not be sent.
         shared: The classes that the other side has, too.
-        stays: A class whose objects aren't sent, even if they are containers or numbers.
+        own: Returns whether objects of a class have more than the value of the class from which
+            it derives; they stay objects of their own.
         copies: Whether values of the standard library that can be changed travel as copies.
-        known: The nodes of the message that is answered, by the `id` of their objects.
 
     Attributes:
         nodes: The table.
-        objects: The object of each node.
+        derived: The numbers of containers of classes of this side, with their exports.
     """
 
     def __init__(
         self,
-        export: Callable[[Any], list[Any]],
+        export: Callable[[Encoder, Any], list[Any]],
+        common: containers.Containers,
         *,
         guard: Callable[[Any], None] = lambda table: None,
         shared: Shared | None = None,
-        stays: type | None = None,
+        own: Callable[[type], str] = lambda kind: "",
         copies: bool = False,
-        known: dict[int, int] | None = None,
     ) -> None:
         self._export = export
+        self._common = common
         self._guard = guard
         self._shared = shared or Shared()
-        self._stays = stays
+        self._own = own
         self._copies = copies
-        self._known = known or {}
         self.nodes: list[Any] = []
-        self.objects: list[Any] = []
-        self._numbers: dict[int, int] = {}
+        self._objects: list[Any] = []
+        self._numbers: dict[int, int] = {}  # of nodes
+        self.derived: list[Any] = []
+        self._sent: list[tuple[int, Any]] = []
         self._done = 0
 
     def value(self, value: Any) -> Any:
         """Encode a value: return its reference, and add nodes for all that it contains."""
-        reference = self._reference(value)
+        reference = self.reference(value)
         self._finish()
         return reference
 
-    def node(self, value: Any) -> list[Any]:
-        """Return a node for a container of the message that is answered, with its contents."""
-        node = self._node(value)
+    def changed(self, values: Iterable[Any]) -> None:
+        """Add the nodes of containers that the other side has, with their new contents."""
+        for value in values:
+            self._add(value)
         self._finish()
-        return node
+
+    def sent(self) -> None:
+        """Record that the other side now has the containers of the message."""
+        for number, value in self._sent:
+            self._common.place(number, value)
 
     def _finish(self) -> None:
         while self._done < len(self.nodes):  # no recursion: lists may be nested to any depth
-            self.nodes[self._done] = self._node(self.objects[self._done])
+            self.nodes[self._done] = self._node(self._objects[self._done])
             self._done += 1
 
-    def _stays_here(self, kind: type) -> bool:
-        return self._stays is not None and self._stays in plain.mro_of(kind)
+    def _add(self, value: Any) -> int:
+        number = self._numbers[id(value)] = len(self.nodes)
+        self.nodes.append(None)
+        self._objects.append(value)
+        return number
 
-    def _reference(self, value: Any) -> Any:
+    def reference(self, value: Any) -> Any:
+        """Return the reference of a value, or of a part of one that is being encoded."""
         kind = type(value)
         if kind not in _EXACT and kind not in plain.ATOMS and kind not in self._shared.kinds:
             mro = plain.mro_of(kind)
             base = next((base for base in _CONVERTED if base in mro), None)
-            if base is not None and not self._stays_here(kind):
+            if base is not None and not self._own(kind):
                 value, kind = _CONVERTED[base](value), base
+            elif kind.__module__ == "numpy" and getattr(value, "shape", None) == ():
+                value = value.item()  # a number of numpy
+                kind = type(value)
         is_atom = kind in plain.ATOMS
         if kind is int:
             is_atom = -plain.SMALL <= value < plain.SMALL
@@ -118,17 +142,16 @@ class Encoder:
             is_atom = _sendable(value)
         if is_atom:
             return value
-        key = id(value)
-        if key in self._known:
-            return [-1 - self._known[key]]
-        number = self._numbers.get(key)
+        number = self._numbers.get(id(value))
         if number is None:
-            number = self._numbers[key] = len(self.nodes)
-            self.nodes.append(None)
-            self.objects.append(value)
+            common = self._common.number(value)
+            if common is not None:
+                return [-1 - common]
+            number = self._add(value)
         return [number]
 
-    def _references(self, items: Iterable[Any]) -> list[Any]:
+    def references(self, items: Iterable[Any]) -> list[Any]:
+        """Return the references of the parts of a value that is being encoded."""
         values = list(items)
         kinds = set(map(type, values))
         # A million numbers are checked by C alone.
@@ -137,57 +160,87 @@ class Encoder:
                 return values
         elif kinds <= {float, bool, type(None)} or (kinds == {str} and _sendable("".join(values))):
             return values
-        return [self._reference(value) for value in values]
+        return [self.reference(value) for value in values]
 
     def _node(self, value: Any) -> list[Any]:
         kind = type(value)
         if kind not in _EXACT:
-            if self._stays_here(kind):
-                return self._export(value)
-            if kind in self._shared.kinds and (node := self._shared_node(value)) is not None:
-                return node
             mro = plain.mro_of(kind)
-            kind = next((base for base in plain.BASES if base in mro), kind)
+            base = next((base for base in plain.BASES if base in mro), kind)
+            node = self._shared_node(value) or self._own_node(value, kind, base)
+            if node is not None:
+                return node
+            kind = base
+        if kind in _CONTENTS:
+            return self._container(value, kind.__name__, _CONTENTS[kind](self, value, kind))
         if kind in _NODES:
-            return [kind.__name__, *_NODES[kind](self, value, kind)]
+            return [kind.__name__, *_NODES[kind](self, value)]
         if kind is tuple:
             return self._tuple_node(value)
+        return self._other_node(value, kind)
+
+    def _own_node(self, value: Any, kind: type, base: Any) -> list[Any] | None:
+        """Return the node of a value that has more than the plain one from which it derives."""
+        how = "" if base is kind else self._own(kind)
+        if not how:
+            return None
+        export = self._export(self, value)
+        if how == "stays":
+            return export
+        if base not in _CONTENTS:
+            return ["derived", export, [self.reference(_PLAIN[base](value))]]
+        node = self._container(value, base.__name__, _CONTENTS[base](self, value, base))
+        self.derived.append([node[1], export])
+        return node
+
+    def _other_node(self, value: Any, kind: type) -> list[Any]:
         if (name := plain.NAMED.get(id(value))) is not None:
             return ["name", name]
+        if containers.is_array(value):
+            data = [value.tobytes().hex(), value.dtype.str, list(value.shape)]
+            return self._container(value, "ndarray", data)
         if (parts := plain.parts_of(value, kind, copies=self._copies)) is not None:
-            return [parts[0], self._references(parts[1])]
-        if (name := plain.error_name(kind)) is not None:
-            return ["error", name, self._references(value.args)]
-        return self._export(value)
+            return [parts[0], self.references(parts[1])]
+        return self._export(self, value)
+
+    def _container(self, value: Any, tag: str, data: list[Any]) -> list[Any]:
+        number = self._common.number(value)
+        if number is None:
+            number = self._common.new()
+        self._sent.append((number, value))
+        return [tag, number, *data]
 
     def _shared_node(self, value: Any) -> list[Any] | None:
         """Return the node of an object of a class that the other side has, too."""
+        if type(value) not in self._shared.kinds:
+            return None
         name, what = self._shared.name_of(value), self._shared.kinds[type(value)]
         if what == "record":
-            return ["record", name, self._references(tuple.__iter__(value))]
+            return ["record", name, self.references(tuple.__iter__(value))]
         if what == "member" and value.name in type(value).__members__:
             return ["member", name, value.name]
-        if what == "object" and plain.is_open(value):
-            state = plain.state(value)
-            return ["object", self._references(state), self._references(state.values()), name]
+        if what == "object" and containers.is_open(value):
+            state = containers.state(value)
+            data = [self.references(state), self.references(state.values()), name]
+            return self._container(value, "object", data)
         return None
 
     def _tuple_node(self, value: Any) -> list[Any]:
         kind = type(value)
         fields = None if kind is tuple else plain.fields_of(kind)
         if fields is None:
-            return ["tuple", self._references(tuple.__iter__(value))]
+            return ["tuple", self.references(tuple.__iter__(value))]
         parts = [kind.__name__, tuple(fields), *tuple.__iter__(value)]
-        return ["namedtuple", self._references(parts)]
+        return ["namedtuple", self.references(parts)]
 
     def _sequence(self, value: Any, kind: Any) -> list[Any]:
-        items = self._references(kind.__iter__(value))
+        items = self.references(kind.__iter__(value))
         return [items, value.maxlen] if kind is deque else [items]
 
     def _mapping(self, value: Any, kind: type) -> list[Any]:
         self._guard(value)
-        pairs = [self._references(dict.keys(value)), self._references(dict.values(value))]
-        return [*pairs, self._reference(value.default_factory)] if kind is defaultdict else pairs
+        pairs = [self.references(dict.keys(value)), self.references(dict.values(value))]
+        return [*pairs, self.reference(value.default_factory)] if kind is defaultdict else pairs
 
 
 #: How an object of a derived class becomes a plain one.
@@ -196,17 +249,27 @@ _CONVERTED: dict[type, Callable[[Any], Any]] = {
     float: float.__float__,
     str: str.__str__,
 }
-#: The data of a node, by the class of its value.
-_NODES: dict[type, Callable[[Encoder, Any, type], list[Any]]] = {
+_PLAIN: dict[Any, Callable[[Any], Any]] = _CONVERTED | {
+    complex: complex.__complex__,
+    bytes: bytes.__bytes__,
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+}
+#: The data of the node of a container, by the class of its value.
+_CONTENTS: dict[type, Callable[[Encoder, Any, type], list[Any]]] = {
     **dict.fromkeys(plain.MAPPINGS, Encoder._mapping),
-    **dict.fromkeys((list, set, frozenset, deque), Encoder._sequence),
-    int: lambda encoder, value, kind: [hex(value)],
-    str: lambda encoder, value, kind: [value.encode("utf-8", "surrogatepass").hex()],
-    bytes: lambda encoder, value, kind: [bytes.hex(value)],
+    **dict.fromkeys((list, set, deque), Encoder._sequence),
     bytearray: lambda encoder, value, kind: [bytearray.hex(value)],
 }
+#: The data of the nodes of other values.
+_NODES: dict[type, Callable[[Encoder, Any], list[Any]]] = {
+    frozenset: lambda encoder, value: [encoder.references(frozenset.__iter__(value))],
+    int: lambda encoder, value: [hex(value)],
+    str: lambda encoder, value: [value.encode("utf-8", "surrogatepass").hex()],
+    bytes: lambda encoder, value: [bytes.hex(value)],
+}
 #: The classes of most values: for these no other class needs to be found.
-_EXACT = frozenset({*_NODES, tuple})
+_EXACT = frozenset({*_CONTENTS, *_NODES, tuple})
 
 
 class Decoder:
@@ -214,12 +277,11 @@ class Decoder:
 
     Args:
         nodes: The table, as JSON gave it.
-        accept: Returns the object of a node with the tag ``mine``, ``yours`` or ``global``.
-        known: The objects of the nodes of the message that is answered.
+        accept: Returns the object of a node that is no plain value, given the decoder.
+        common: The containers that both sides have.
         shared: The classes that the other side has, too.
-
-    Attributes:
-        objects: The object of each node.
+        derived: The nodes of containers of classes of the other side, by their numbers.
+        refill: Changes a container as the other side has changed its copy.
 
     Raises:
         CodecError: The table is invalid.
@@ -228,17 +290,21 @@ class Decoder:
     def __init__(
         self,
         nodes: Any,
-        accept: Callable[[list[Any]], Any],
-        known: Sequence[Any] = (),
+        accept: Callable[[Decoder, list[Any]], Any],
+        common: containers.Containers,
         *,
         shared: Shared | None = None,
+        derived: Any = (),
+        refill: Callable[[Any, Any], None] = containers.refill,
     ) -> None:
         plain.expect(type(nodes) is list and all(map(_is_node, nodes)), "an invalid table of nodes")
         self._nodes: list[list[Any]] = nodes
         self._accept = accept
-        self.shared = shared or Shared()
-        self._known = known
-        self.objects: list[Any] = [None] * len(nodes)
+        self._common = common
+        self._shared = shared or Shared()
+        self._derived = dict(derived)
+        self._refill = refill
+        self._objects: list[Any] = [None] * len(nodes)
         self._depths: list[int] = [0] * len(nodes)  # 0: not made yet; -1: being made
         try:
             self._make()
@@ -248,35 +314,54 @@ class Decoder:
             raise plain.CodecError(f"an invalid value: {str(error)[:100]}") from None
 
     def _make(self) -> None:
-        for number, (tag, *data) in enumerate(self._nodes):
-            if is_changing(tag):
-                self._depths[number] = 1
-                self.objects[number] = self._empty(tag, data)
-        for number in range(len(self._nodes)):
-            self._make_fixed(number)
+        found: dict[int, Any] = {}
+        for position, (tag, *data) in enumerate(self._nodes):
+            if _is_container(tag):
+                self._depths[position] = 1
+                self._objects[position] = found[data[0]] = self._open(tag, data)
+        for position in range(len(self._nodes)):
+            self._make_fixed(position)
         # Objects first: a container that has one as a key asks for its hash.
-        for changing in ({"object"}, plain.EMPTY):
-            for value, node in zip(self.objects, self._nodes, strict=True):
-                if node[0] in changing:
-                    if node[0] == "defaultdict":
-                        value.default_factory = self.value(node[3])
-                    plain.refill(value, self.contents(node))
+        for tag, *data in sorted(filter(_is_container_node, self._nodes), key=_is_plain):
+            value = found[data[0]]
+            if tag == "defaultdict":
+                value.default_factory = self.value(data[3])
+            self._refill(value, self._contents(tag, data))
+        for number, value in found.items():
+            self._common.place(number, value)
+
+    def _open(self, tag: str, data: list[Any]) -> Any:
+        """Return the container of a node, without its new contents."""
+        number = data[0]
+        plain.expect(type(number) is int and number >= 0, "a container without a number")
+        value = self._common.get(number)
+        if value is not None:
+            is_kind = tag not in containers.EMPTY or isinstance(
+                value, type(containers.EMPTY[tag]())
+            )
+            plain.expect(is_kind, "a container of another kind")
+            return value
+        plain.expect(not self._common.is_mine(number), "a container with an unknown number")
+        return self._empty(tag, data)
 
     def _empty(self, tag: str, data: list[Any]) -> Any:
         if tag == "object":
-            return self.shared.blank(data[-1])
-        return deque(maxlen=data[1]) if tag == "deque" else plain.EMPTY[tag]()
+            return self._shared.blank(data[-1])
+        if tag == "ndarray":
+            return containers.new_array(data[2], data[3])
+        value = deque(maxlen=data[2]) if tag == "deque" else containers.EMPTY[tag]()
+        export = self._derived.get(data[0])
+        if export is None:
+            return value
+        return remote.derived(value, self._accept(self, export))
 
-    def contents(self, node: Any) -> Any:
-        """Return the contents of a container's node, in a new container."""
-        plain.expect(_is_node(node) and is_changing(node[0]), "a node that is no container")
-        tag = node[0]
-        if tag == "bytearray":
-            return bytes.fromhex(node[1])
-        items = self.values(node[1])
+    def _contents(self, tag: str, data: list[Any]) -> Any:
+        if tag in ("bytearray", "ndarray"):
+            return bytes.fromhex(data[1])
+        items = self.values(data[1])
         if tag in ("list", "deque", "set"):
             return set(items) if tag == "set" else items
-        return dict(zip(items, self.values(node[2]), strict=True))
+        return dict(zip(items, self.values(data[2]), strict=True))
 
     def values(self, references: Any) -> list[Any]:
         """Return the values of a list of references."""
@@ -290,13 +375,17 @@ class Decoder:
         if type(reference) in plain.ATOMS:
             return reference
         number = self._number(reference)
-        return self.objects[number] if number >= 0 else self._known[-1 - number]
+        if number >= 0:
+            return self._objects[number]
+        value = self._common.get(-1 - number)
+        plain.expect(value is not None, "a reference to no container")
+        return value
 
     def _number(self, reference: Any) -> int:
         is_number = type(reference) is list and len(reference) == 1 and type(reference[0]) is int
         plain.expect(is_number, "an invalid reference")
         number: int = reference[0]
-        plain.expect(-len(self._known) <= number < len(self._nodes), "a reference to no node")
+        plain.expect(number < len(self._nodes), "a reference to no node")
         return number
 
     def _make_fixed(self, number: int) -> None:
@@ -316,10 +405,10 @@ class Decoder:
                 self._depths[number] = -1
                 waiting += dict.fromkeys(missing)
                 continue
-            fixed = (part for part in parts if not is_changing(self._nodes[part][0]))
+            fixed = (part for part in parts if not _is_container(self._nodes[part][0]))
             depth = 1 + max((self._depths[part] for part in fixed), default=0)
             plain.expect(depth <= DEEPEST, "it is nested too deeply")
-            self.objects[number] = self._fixed(tag, data)
+            self._objects[number] = self._fixed(tag, data)
             self._depths[number] = depth
             waiting.pop()
 
@@ -331,26 +420,23 @@ class Decoder:
     def _fixed(self, tag: str, data: list[Any]) -> Any:
         if tag in plain.COMPOSED:
             return plain.COMPOSED[tag](self.values(*data))
-        if tag in ("mine", "yours", "global"):
-            return self._accept([tag, *data])
-        plain.expect(tag in _FIXED, "an unknown tag")
-        return _FIXED[tag](self, *data)
+        if tag in _FIXED:
+            return _FIXED[tag](self, *data)
+        return self._accept(self, [tag, *data])
 
-    def _error(self, name: str, arguments: Any) -> Any:
-        kind = plain.NAMES[name]
-        is_error = isinstance(kind, type) and plain.error_name(kind) is not None
-        plain.expect(is_error, "an error that is no exception")
-        return kind(*self.values(arguments))
+    def _derived_value(self, export: Any, base: Any) -> Any:
+        [value] = self.values(base)
+        return remote.derived(value, self._accept(self, export))
 
 
 #: What makes a value that can't be changed of the data of its node, by its tag.
 _FIXED: dict[str, Callable[..., Any]] = {
     "bytes": lambda decoder, text: bytes.fromhex(text),
-    "error": Decoder._error,
+    "derived": Decoder._derived_value,
     "int": lambda decoder, text: int(text, 16),
-    "member": lambda decoder, name, member: decoder.shared.member(name, member),
+    "member": lambda decoder, name, member: decoder._shared.member(name, member),
     "name": lambda decoder, name: plain.NAMES[name],
-    "record": lambda decoder, name, items: decoder.shared.record(name, decoder.values(items)),
+    "record": lambda decoder, name, items: decoder._shared.record(name, decoder.values(items)),
     "str": lambda decoder, text: bytes.fromhex(text).decode("utf-8", "surrogatepass"),
 }
 

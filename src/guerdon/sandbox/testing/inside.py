@@ -9,8 +9,8 @@ __all__ = ["INSIDE", "program_of"]
 
 _PACKAGE = "guerdon_testing"
 _NAMES = (
-    *("plain", "shared", "codec", "remote", "raised", "link", "candidate"),
-    *("reach", "keeping", "checker"),
+    *("plain", "containers", "remote", "shared", "codec", "raised", "link", "surroundings"),
+    *("candidate", "reach", "keeping", "running", "checker"),
 )
 #: The files of the package there, each after those that it imports. Its modules import each other
 #: relatively, so that they work in `guerdon` as well. A sandbox that has them loaded lists their
@@ -28,6 +28,11 @@ for name, text in {texts!r}.items():
     exec(compile(text, name, "exec"), module.__dict__)
 """
 _CALL = "from {package} import {name}\n{name}.main()\n"
+#: The checker imports nothing from the folder, where the program writes as well.
+_APART = """\
+import os, sys
+sys.path = [each for each in sys.path if os.path.realpath(each) != os.getcwd()]
+"""
 
 
 @functools.lru_cache(maxsize=8)
@@ -44,4 +49,5 @@ def program_of(side: str, preloaded: frozenset[str]) -> str:
     needed = {name: path for name, path in INSIDE.items() if name not in preloaded}
     texts = {name: path.read_text(encoding="utf-8") for name, path in needed.items()}
     loading = _LOAD.format(texts=texts, package=_PACKAGE) if texts else ""
-    return loading + _CALL.format(package=_PACKAGE, name=side)
+    apart = _APART if side == "checker" else ""
+    return apart + loading + _CALL.format(package=_PACKAGE, name=side)

@@ -10,15 +10,16 @@ Runs inside a sandbox too, so it imports only from the standard library, and lit
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
-import operator
 import sys
 from _thread import RLock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import read, urandom, write
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from . import codec, plain, raised, remote, shared
+from . import codec, containers, plain, raised, remote, shared
 
 __all__ = ["GONE", "LARGEST", "Link", "LinkLost"]
 
@@ -62,16 +63,15 @@ class Link:
     Attributes:
         broken: Why nothing can be asked any more; empty while it can.
         shared: The classes that both sides have.
-        stays: The class under test, whose objects don't travel.
+        common: The containers that both sides have.
     """
 
     copies = False  # whether values of the standard library that can be changed travel as copies
-    keeps_errors = False  # whether an error that comes back is raised as the same object
+    first = 0  # the first number that this side gives to a container; the other side's differs by 1
 
     def __init__(self, descriptor: int) -> None:
         self.broken = ""
         self.shared = shared.Shared()
-        self.stays: type | None = None
         self._descriptor = descriptor
         self._lock = RLock()
         self._depth = 0
@@ -79,7 +79,8 @@ class Link:
         self._exported: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._remotes: dict[int, remote.Remote] = {}
-        self._origins: dict[int, tuple[BaseException, int]] = {}
+        self._errors = raised.Errors(self)
+        self.common = containers.Containers(self.first)
 
     # Messages ------------------------------------------------------------------------------------
 
@@ -133,12 +134,19 @@ class Link:
 
     # Asking --------------------------------------------------------------------------------------
 
-    def call(self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call an object of the other process."""
-        return self.ask("call", target, "", args, kwargs)
+    def call(
+        self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any], name: str = ""
+    ) -> Any:
+        """Call an object of the other process, or its method of a name."""
+        result = self.ask("call", target, name, args, kwargs)
+        if remote.Remote in plain.mro_of(type(result)) and hasattr(type(result), "__await__"):
+            return _awaiting(result)  # a coroutine of this process: event loops accept no other
+        return result
 
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the other process."""
+        if name in target._guerdon_methods:
+            return remote.Method(target, name)
         return self.ask("get", target, name)
 
     def operate(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
@@ -152,7 +160,7 @@ class Link:
     def ask(
         self,
         what: str,
-        target: remote.Remote,
+        target: remote.Remote | None,
         name: str = "",
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
@@ -171,13 +179,14 @@ class Link:
                 raise RecursionError(f"more than {DEEPEST} nested calls")
             message, encoder = self._message()
             message |= {"ask": urandom(8).hex(), "what": what, "name": name}
-            message["on"] = target._guerdon_number
+            message["on"] = -1 if target is None else target._guerdon_number
             message["args"] = [encoder.value(arg) for arg in args]
             message["named"] = {key: encoder.value(arg) for key, arg in (kwargs or {}).items()}
             frame = _frame(message, "arguments")
+            encoder.sent()
             with self._deeper():
                 self._write(frame)
-                return self._result(self._answer(message["ask"]), encoder.objects)
+                return self._result(self._answer(message["ask"]))
 
     @contextlib.contextmanager
     def _deeper(self) -> Iterator[None]:
@@ -203,88 +212,93 @@ class Link:
             else:
                 self.lose("it answered without being asked")
 
-    def _result(self, answer: dict[str, Any], sent: list[Any]) -> Any:
+    def _result(self, answer: dict[str, Any]) -> Any:
         with self._valid("its answer is invalid", "its answer is too large"):
-            decoder = self._decoder(answer, sent)
-            changed = []
-            for number, node in _list(answer, "back"):
-                value = sent[codec.index_of(number, sent)]
-                is_object = self.shared.kinds.get(type(value)) == "object"
-                can_change = is_object or isinstance(value, plain.CHANGEABLE)
-                plain.expect(can_change, "an argument that can't be changed")
-                changed.append((value, decoder.contents(node)))
-            for value, new in changed:
-                self.refill(value, new)
+            decoder = self._decoder(answer)
             if "no" not in answer:
-                return decoder.value(answer.get("ok"))
-            error = self._error(answer["no"], decoder)
-        raise error
+                result = decoder.value(answer.get("ok"))
+            else:
+                error = decoder.value(answer["no"])
+                plain.expect(isinstance(error, BaseException), "an invalid error")
+        self.received(answer, decoder)
+        if "no" in answer:
+            raise error
+        return result
 
     @contextlib.contextmanager
     def _valid(self, invalid: str, too_large: str) -> Iterator[None]:
         """Give up if a message turns out to be invalid."""
         try:
             yield
-        except (plain.CodecError, TypeError, ValueError, LookupError) as fault:
+        except (plain.CodecError, TypeError, ValueError, LookupError, AttributeError) as fault:
             self.lose(f"{invalid}: {str(fault)[:100]}")
         except (MemoryError, RecursionError):
             self.lose(too_large)
-
-    def refill(self, value: Any, new: Any) -> None:
-        """Change an argument as the other side did."""
-        plain.refill(value, new)
 
     # Answering -----------------------------------------------------------------------------------
 
     def serve(self, message: dict[str, Any]) -> None:
         """Answer a question."""
-        decoder, perform = self._question(message)
-        before = [
-            (number, value, plain.contents(value))
-            for number, value in enumerate(decoder.objects)
-            if codec.is_changing(message["nodes"][number][0])
-        ]
+        perform, decoder = self._question(message)
         result, error = None, None
         try:
+            self.received(message, decoder)
             with self._deeper():
                 result = perform()
         except LinkLost:
             raise
         except BaseException as fault:
             error = fault
-        known = {id(value): number for number, value in enumerate(decoder.objects)}
+            self.failed(fault)
         try:
-            frame = self._reply(message["ask"], known, before, result, error)
+            frame, encoder = self._reply(message["ask"], result, error)
         except Exception as fault:
-            frame = self._reply(message["ask"], {}, [], None, fault)
+            frame, encoder = self._reply(message["ask"], None, fault)
+        encoder.sent()
         self._write(frame)
 
-    def _question(self, message: dict[str, Any]) -> tuple[codec.Decoder, Callable[[], Any]]:
-        """Return the values of a question, and the function that does what it asks for."""
+    def failed(self, error: BaseException) -> None:
+        """Take note of an error that is sent as an answer."""
+
+    def _question(self, message: dict[str, Any]) -> tuple[Callable[[], Any], codec.Decoder]:
+        """Return the function that does what a question asks for, and the question's values."""
         with self._valid("it sent an invalid question", "it asked for too much"):
-            decoder = self._decoder(message, ())
+            decoder = self._decoder(message)
             texts = [message.get(key) for key in ("ask", "what", "name")]
             are_texts = all(type(text) is str and len(text) <= 1000 for text in texts)
             plain.expect(are_texts, "a question without an ID, a kind or a name")
-            target = self._exported[codec.index_of(message.get("on"), self._exported)]
+            on = message.get("on")
+            target = None if on == -1 else self._exported[codec.index_of(on, self._exported)]
             args = decoder.values(message.get("args"))
             named = message.get("named")
             plain.expect(type(named) is dict, "a question without arguments")
             kwargs = {key: decoder.value(value) for key, value in message["named"].items()}
-        return decoder, lambda: self.perform(message["what"], target, message["name"], args, kwargs)
+        what, name = message["what"], message["name"]
+        return (lambda: self.perform(what, target, name, args, kwargs)), decoder
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what was asked."""
         if what == "call":
-            return target(*args, **kwargs)
+            return (getattr(target, name) if name else target)(*args, **kwargs)
+        if what == "get" and name in remote.SIGNATURE:
+            return self.signature(target, name)
         if what in _ACCESS:
             return _ACCESS[what](target, name, *args)
+        if what == "copy":
+            return getattr(copy, name)(target)
         if name == "__await__":
             return self._wait(target)
         if name not in remote.FORWARDED:
             raise TypeError(f"{name!r:.40} can't be called from another process")
-        result = getattr(type(target), name)(target, *args)
+        result = _special(target, name)(*args)
         return self._wait(result) if name in remote.AWAITED else result
+
+    def signature(self, function: Any, name: str) -> Any:
+        """Return what `inspect` reads of a function, by the name of the attribute."""
+        found = getattr(function, name)
+        if name != "__code__":
+            return found
+        return SimpleNamespace(**{f"co_{each}": getattr(found, f"co_{each}") for each in _CODE})
 
     def _wait(self, value: Any) -> Any:
         """Return the result of an awaitable, in a loop that continues where it was."""
@@ -304,125 +318,140 @@ class Link:
                 loop.close()
 
     def _reply(
-        self,
-        token: str,
-        known: dict[int, int],
-        before: list[tuple[int, Any, Any]],
-        result: Any,
-        error: BaseException | None,
-    ) -> bytes:
-        message, encoder = self._message(known)
+        self, token: str, result: Any, error: BaseException | None
+    ) -> tuple[bytes, codec.Encoder]:
+        message, encoder = self._message()
         message["re"] = token
-        if error is None:
-            message["ok"] = encoder.value(result)
-        else:
-            state = encoder.value(raised.state_of(error))
-            message["no"] = self._report(error) | {"state": state}
-        message["back"] = [
-            [number, encoder.node(value)]
-            for number, value, old in before
-            if not _same(old, plain.contents(value))
-        ]
-        return _frame(message, "a result")
-
-    # Errors --------------------------------------------------------------------------------------
-
-    def _report(self, error: BaseException) -> dict[str, Any]:
-        """Return what the other side receives about an error."""
-        origin = self._origins.get(id(error))
-        return raised.report(error) | {
-            "yours": -1 if origin is None else origin[1],
-            "mine": self._number(error) if self.keeps_errors else -1,
-        }
-
-    def _error(self, report: Any, decoder: codec.Decoder) -> BaseException:
-        """Return an error of the other side, to be raised here."""
-        plain.expect(type(report) is dict, "an invalid error")
-        yours = report.get("yours")
-        if type(yours) is int and 0 <= yours < len(self._exported):
-            own = self._exported[yours]
-            if isinstance(own, BaseException):
-                return own  # raised here, it has passed through the other process
-        state = decoder.value(report.get("state")) or {}
-        plain.expect(type(state) is dict, "an error with invalid attributes")
-        error = raised.rebuild(report, self._class_of, state)
-        mine = report.get("mine")
-        if type(mine) is int and mine >= 0:
-            self._origins[id(error)] = (error, mine)
-        return error
-
-    def _class_of(self, module: Any, name: Any) -> type | None:
-        """Return the class here of errors, by module and name of the class there."""
-        if module in ("program", "tests"):
-            found: type | None = self.shared.get(name, "error")
-            return found
-        return raised.library_error(module, name)
+        message["ok" if error is None else "no"] = encoder.value(result if error is None else error)
+        return _frame(message, "a result"), encoder
 
     # Objects -------------------------------------------------------------------------------------
 
-    def _message(self, known: dict[int, int] | None = None) -> tuple[dict[str, Any], codec.Encoder]:
+    def _message(self) -> tuple[dict[str, Any], codec.Encoder]:
+        """Return a message with what has changed on this side since the last one."""
         kinds: list[Any] = []
         encoder = codec.Encoder(
-            lambda value: self._export(value, kinds),
+            lambda encoder, value: self._export(encoder, value, kinds),
+            self.common,
             guard=self.guard,
             shared=self.shared,
-            stays=self.stays,
+            own=self.own,
             copies=self.copies,
-            known=known,
         )
-        return {"kinds": kinds, "nodes": encoder.nodes}, encoder
+        message: dict[str, Any] = {"kinds": kinds, "nodes": encoder.nodes}
+        message["derived"] = encoder.derived
+        if gone := self.common.gone():
+            message["gone"] = gone
+        encoder.changed(self.common.changed())
+        self.sending(message, encoder)
+        return message, encoder
 
-    def _export(self, value: Any, kinds: list[Any]) -> list[Any]:
-        if remote.Remote in plain.mro_of(type(value)):
-            return ["yours", value._guerdon_number]
+    def sending(self, message: dict[str, Any], encoder: codec.Encoder) -> None:
+        """Add to a message what else has changed on this side."""
+
+    def received(self, message: dict[str, Any], decoder: codec.Decoder) -> None:
+        """Change on this side what else has changed on the other one."""
+
+    def _export(self, encoder: codec.Encoder, value: Any, kinds: list[Any]) -> list[Any]:
+        handle = remote.handle_of(value)
+        if handle is not None:
+            return ["yours", handle._guerdon_number]
+        if (node := self._errors.node(encoder, value)) is not None:
+            return node
         kind = self.kind_of(value)
         if kind not in kinds:
             kinds.append(kind)
-        return ["mine", self._number(value), kinds.index(kind)]
+        return ["mine", self.number(value), kinds.index(kind)]
+
+    def own(self, kind: type) -> str:
+        """Return how objects of a class travel that derives from that of a plain value.
+
+        Empty: as the plain value. ``stays``: as an object. Otherwise as the plain value with the
+        attributes and methods that it doesn't have.
+        """
+        return "derived" if "_guerdon_derived" in vars(kind) else ""
 
     def kind_of(self, value: Any) -> list[Any]:
         """Return what the other side receives about an object's class."""
         return remote.kind_of(value)
 
+    def without_folder(self, text: str) -> str:
+        """Return a text without the path of the folder, which differs from run to run."""
+        return text
+
     def guard(self, table: Any) -> None:
         """Raise for a dictionary that the other side may not receive."""
 
-    def imported(self, module: str, name: str) -> Any:
+    def refill(self, value: Any, new: Any) -> None:
+        """Change a container as the other side did."""
+        containers.refill(value, new)
+
+    def named(self, module: str, name: str, number: int) -> Any:
         """Return an object of the standard library that the other side names."""
         raise plain.CodecError("a name of the standard library")
 
-    def _number(self, value: Any) -> int:
+    def number(self, value: Any) -> int:
+        """Return the number of an object of this side, by which the other side refers to it."""
         number = self._numbers.get(id(value))
         if number is None:
             number = self._numbers[id(value)] = len(self._exported)
             self._exported.append(value)
         return number
 
-    def _decoder(self, message: dict[str, Any], known: Sequence[Any]) -> codec.Decoder:
+    def _decoder(self, message: dict[str, Any]) -> codec.Decoder:
         kinds = _list(message, "kinds")
 
-        def accept(node: list[Any]) -> Any:
+        def accept(decoder: codec.Decoder, node: list[Any]) -> Any:
             if node[0] == "yours":
                 return self._exported[codec.index_of(node[1], self._exported)]
             if node[0] == "global":
-                return self.imported(*node[1:])
-            return self._remote(node[1], kinds[codec.index_of(node[2], kinds)])
+                return self.named(*node[1:])
+            if node[0] in ("error", "errors"):
+                return self._errors.accept(decoder, *node)
+            plain.expect(node[0] == "mine", "an unknown tag")
+            return self.remote(node[1], kinds[codec.index_of(node[2], kinds)])
 
-        return codec.Decoder(message.get("nodes"), accept, known, shared=self.shared)
+        decoder = codec.Decoder(
+            message.get("nodes"),
+            accept,
+            self.common,
+            shared=self.shared,
+            derived=_list(message, "derived"),
+            refill=self.refill,
+        )
+        self.common.forget(message.get("gone", ()))
+        return decoder
 
-    def _remote(self, number: Any, kind: Any) -> remote.Remote:
+    def remote(self, number: Any, kind: Any) -> remote.Remote:
+        """Return the object of a number of the other side."""
         found = self._remotes.get(number)
         if found is None:
-            name, methods = kind
+            name, methods, public = kind
             is_kind = type(number) is int and type(name) is str and len(name) <= 100
             plain.expect(is_kind, "an object without a class")
             plain.expect(remote.FORWARDED.issuperset(methods), "an object with unknown methods")
-            made = remote.remote_class(name, frozenset(methods))
+            made = remote.remote_class(name, frozenset(methods), frozenset(public))
             found = self._remotes[number] = made(self, number)
         return found
 
 
 _ACCESS: dict[str, Callable[..., Any]] = {"get": getattr, "set": setattr, "del": delattr}
+_CODE = (
+    *("argcount", "cellvars", "firstlineno", "flags", "kwonlyargcount", "name", "nlocals"),
+    *("posonlyargcount", "varnames"),
+)
+
+
+def _special(target: Any, name: str) -> Any:
+    """Return a special method of an object, bound to it as the interpreter does."""
+    kind = type(target)
+    for each in plain.mro_of(kind):
+        own = type.__dict__["__dict__"].__get__(each)
+        if name in own:
+            found = own[name]
+            bind = getattr(type(found), "__get__", None)
+            return found if bind is None else bind(found, target, kind)
+    raise TypeError(f"{kind.__name__!r} object has no {name}")
 
 
 async def _awaiting(value: Any) -> Any:
@@ -433,9 +462,3 @@ def _list(message: dict[str, Any], key: str) -> list[Any]:
     value: Any = message.get(key)
     plain.expect(type(value) is list, f"a message without {key}")
     return list(value)
-
-
-def _same(old: Any, new: Any) -> bool:
-    if isinstance(old, bytes):
-        return bool(old == new)
-    return len(old) == len(new) and all(map(operator.is_, old, new))

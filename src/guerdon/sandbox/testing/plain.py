@@ -8,34 +8,26 @@ from __future__ import annotations
 import builtins
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from operator import index
-from types import MappingProxyType, MemberDescriptorType, SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 __all__ = [
     "ATOMS",
     "BASES",
-    "CHANGEABLE",
     "COMPOSED",
     "CodecError",
-    "EMPTY",
     "ERRORS",
     "MAPPINGS",
     "NAMED",
     "NAMES",
     "SMALL",
-    "contents",
     "error_name",
     "expect",
     "fields_of",
-    "is_data",
-    "is_open",
     "mro_of",
     "parts_of",
-    "refill",
-    "state",
 ]
 
 #: The method resolution order of a class, which the class can't override.
@@ -60,11 +52,6 @@ NAMES: dict[str, Any] = ERRORS | {name: getattr(builtins, name) for name in _BUI
 NAMED = {id(value): name for name, value in reversed(NAMES.items())}  # OSError, not IOError
 
 MAPPINGS = (dict, OrderedDict, Counter, defaultdict)
-#: Containers that can be changed, by the tags of their nodes.
-EMPTY: dict[str, Callable[[], Any]] = {
-    kind.__name__: kind for kind in (list, set, bytearray, deque, *MAPPINGS)
-}
-CHANGEABLE = (list, set, dict, bytearray, deque)
 #: The first of these that a class derives from is the class as which its objects travel.
 BASES = (int, float, complex, str, bytes, bytearray, deque, list, tuple, dict, set, frozenset)
 
@@ -88,29 +75,6 @@ def error_name(kind: type) -> str | None:
     return name if name is not None and issubclass(kind, Exception) else None
 
 
-def is_data(kind: type, name: Any) -> bool:
-    """Return whether a public attribute of a class's objects is data: no method, no property."""
-    if type(name) is not str or not name.isidentifier() or name.startswith("_"):
-        return False
-    own = next((vars(each)[name] for each in mro_of(kind) if name in vars(each)), None)
-    if type(own) is MemberDescriptorType:
-        return True
-    return not callable(own) and not hasattr(type(own), "__get__")
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object, including those in slots."""
-    found: dict[str, Any] = {}
-    for kind in mro_of(type(value))[:-1]:
-        for name, own in vars(kind).items():
-            if type(own) is MemberDescriptorType:
-                with suppress(AttributeError):  # it isn't set
-                    found[name] = own.__get__(value)
-    with suppress(AttributeError):  # it has only slots
-        found |= object.__getattribute__(value, "__dict__")
-    return found
-
-
 def fields_of(kind: type) -> list[str] | None:
     """Return the fields of a class of namedtuples; None if it is something else."""
     fields = getattr(kind, "_fields", None)
@@ -118,53 +82,6 @@ def fields_of(kind: type) -> list[str] | None:
         return None
     are_names = all(type(name) is str and name.isidentifier() for name in (kind.__name__, *fields))
     return list(fields) if are_names else None
-
-
-def is_open(value: Any) -> bool:
-    """Return whether an object has only public attributes."""
-    return not any(name.startswith("_") for name in _attributes(value))
-
-
-def state(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object that travel."""
-    kind = type(value)
-    return {name: item for name, item in _attributes(value).items() if is_data(kind, name)}
-
-
-def contents(value: Any) -> Any:
-    """Return a copy of the contents of a container or object, to be compared later."""
-    if not isinstance(value, CHANGEABLE):
-        value = state(value)
-    if isinstance(value, bytearray):
-        return bytes(value)
-    if isinstance(value, dict):
-        return [*dict.keys(value), *dict.values(value)]
-    return list(value)
-
-
-def refill(value: Any, new: Any) -> None:
-    """Replace the contents of a container or object, without calling its own methods."""
-    if isinstance(value, bytearray):
-        bytearray.__setitem__(value, slice(None), new)
-    elif isinstance(value, list):
-        list.__setitem__(value, slice(None), new)
-    elif isinstance(value, deque):
-        deque.clear(value)
-        deque.extend(value, new)
-    elif isinstance(value, set):
-        set.clear(value)
-        set.update(value, new)
-    elif isinstance(value, dict):
-        kind = OrderedDict if isinstance(value, OrderedDict) else dict
-        kind.clear(value)
-        for key, item in dict.items(new):
-            kind.__setitem__(value, key, item)
-    else:
-        expect(all(is_data(type(value), name) for name in new), "an attribute that isn't data")
-        for name in state(value).keys() - new.keys():
-            object.__delattr__(value, name)
-        for name, item in new.items():
-            object.__setattr__(value, name, item)
 
 
 # Values of the standard library ------------------------------------------------------------------
@@ -180,8 +97,15 @@ def _text(value: Any) -> list[Any]:
 
 def _moment(value: Any) -> list[Any] | None:
     zone = value.tzinfo
-    is_plain = zone is None or type(zone).__module__ == "datetime"
-    return [value.isoformat(), value.fold] if is_plain else None
+    if zone is not None and type(zone).__module__ not in ("datetime", "zoneinfo"):
+        return None
+    return [value.replace(tzinfo=None).isoformat(), value.fold, zone]
+
+
+def _element(value: Any) -> list[Any]:
+    from xml.etree import ElementTree
+
+    return [ElementTree.tostring(value, "unicode")]
 
 
 #: By module and name of a class, what its values are made of; None if such a value doesn't travel.
@@ -196,10 +120,15 @@ _PARTS: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
     ("datetime", "timezone"): lambda value: list(value.__getinitargs__()),
     ("decimal", "Decimal"): _text,
     ("fractions", "Fraction"): lambda value: [value.numerator, value.denominator],
+    ("ipaddress", "IPv4Address"): _text,
+    ("ipaddress", "IPv4Network"): _text,
+    ("ipaddress", "IPv6Address"): _text,
+    ("ipaddress", "IPv6Network"): _text,
     ("pathlib", "PosixPath"): _text,
     ("pathlib", "PurePosixPath"): _text,
     ("pathlib", "PureWindowsPath"): _text,
     ("uuid", "UUID"): _text,
+    ("zoneinfo", "ZoneInfo"): _text,
 }
 #: Those of which the tests receive copies. What the tests pass to the program stays theirs.
 _COPIED: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
@@ -215,6 +144,7 @@ _COPIED: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
         value.maps if all(isinstance(each, dict) for each in value.maps) else None
     ),
     ("types", "SimpleNamespace"): lambda value: [tuple(vars(value)), *vars(value).values()],
+    ("xml", "Element"): _element,
 }
 _MODULES = {name: module for module, name in (*_PARTS, *_COPIED)}
 
@@ -237,15 +167,21 @@ def _construct(name: str, parts: list[Any]) -> Any:
     """Return a value that is made of plain parts, by its class."""
     for part in parts:
         kind = type(part)
-        is_plain = kind in ATOMS or kind is bytes or kind.__module__ == "datetime"
+        is_plain = kind in ATOMS or kind is bytes or kind.__module__ in ("datetime", "zoneinfo")
         expect(is_plain or name == "slice", "a value of parts that aren't plain")
     made: Any = getattr(import_module(_MODULES[name]), name)
     if name == "Fraction":
         return made(*map(index, parts))
     if name in ("date", "datetime", "time"):
         value = made.fromisoformat(parts[0])
-        return value.replace(fold=parts[1]) if any(parts[1:]) else value
+        return value.replace(fold=parts[1], tzinfo=parts[2]) if any(parts[1:]) else value
     return made(*parts)
+
+
+def _parsed(parts: list[Any]) -> Any:
+    from xml.etree import ElementTree
+
+    return ElementTree.fromstring(*parts)
 
 
 def _mappings(kind: Any, maps: list[Any]) -> Any:
@@ -276,6 +212,7 @@ _namedtuples: dict[Any, Any] = {}
 #: What makes a value of a list of values, by the tag of its node.
 COMPOSED: dict[str, Callable[[list[Any]], Any]] = {
     **{name: lambda parts, name=name: _construct(name, parts) for name in _MODULES},  # type: ignore[misc]
+    "Element": _parsed,
     "ChainMap": lambda maps: _mappings(ChainMap, maps),
     "SimpleNamespace": _namespace,
     "dict_items": lambda items: dict(items).items(),

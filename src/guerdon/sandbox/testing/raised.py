@@ -6,12 +6,17 @@ Runs inside a sandbox too, so it imports only from the standard library, and lit
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from typing import Any
 
-from . import plain
+from . import containers, plain
 
-__all__ = ["LONGEST", "ProgramLeft", "describe", "library_error", "rebuild", "report", "state_of"]
+__all__ = [
+    "Errors",
+    "LONGEST",
+    "ProgramLeft",
+    "describe",
+]
 
 LONGEST = 300  # characters of an error in a verdict
 WHOLE = 4 * LONGEST  # characters of its text that the tests receive
@@ -48,47 +53,150 @@ def _program_line(error: BaseException) -> int:
     return line
 
 
-def report(error: BaseException) -> dict[str, Any]:
-    """Return what the other side receives about an error."""
-    mro = plain.mro_of(type(error))[:-1]
+class ErrorClass(type):
+    """The class of the exception classes that the other process has defined."""
+
+    _guerdon_handle: Any
+
+    def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
+        """Return an error that the other process makes."""
+        return cls._guerdon_handle(*args, **kwargs)
+
+
+class Errors:
+    """The exceptions and exception classes that travel over a link.
+
+    Each side has classes of its own for those that the other side has defined, with the same names
+    and bases, so that ``except`` finds them.
+
+    Args:
+        link: The link.
+    """
+
+    def __init__(self, link: Any) -> None:
+        self._link = link
+        self._classes: dict[int, Any] = {}
+        self._errors: dict[int, BaseException] = {}  # those of the other side, by its numbers
+        self._numbers: dict[int, int] = {}
+
+    def node(self, encoder: Any, value: Any) -> list[Any] | None:
+        """Return the node of an exception or of an exception class; None for other objects."""
+        kind = type(value)
+        if kind is ErrorClass:
+            return ["yours", value._guerdon_handle._guerdon_number]
+        if issubclass(kind, type) and BaseException in plain.mro_of(value):
+            return ["errors", self._chain(value)]
+        if BaseException not in plain.mro_of(kind):
+            return None
+        if id(value) in self._numbers:
+            return ["yours", self._numbers[id(value)]]
+        args = value.args
+        if isinstance(value, OSError) and len(args) == 2 and type(value.filename) is str:
+            args = (*args, value.filename)
+        state = _state_of(value)
+        parts = encoder.references([args, value.__cause__, tuple(state), tuple(state.values())])
+        facts = [self._link.without_folder(_text_of(value)), _program_line(value)]
+        return ["error", self._link.number(value), self._chain(kind), facts, parts]
+
+    def _chain(self, kind: type) -> list[Any]:
+        """Return what the other side receives about an exception class and its bases."""
+        return [
+            [str(each.__module__)[:100], str(each.__qualname__)[:100], self._number_of(each)]
+            for each in plain.mro_of(kind)[:-1]
+        ]
+
+    def _number_of(self, kind: Any) -> int:
+        return -1 if kind.__module__ == "builtins" else int(self._link.number(kind))
+
+    def accept(self, decoder: Any, tag: str, *data: Any) -> Any:
+        """Return the exception or the exception class of a node."""
+        if tag == "errors":
+            return self._class(data[0])
+        number, chain, facts, parts = data
+        if number not in self._errors:
+            args, cause, names, values = decoder.values(parts)
+            text, line = facts
+            are_tuples = all(type(each) is tuple for each in (args, names, values))
+            plain.expect(are_tuples and type(text) is str, "an invalid error")
+            plain.expect(type(line) is int and type(number) is int, "an invalid error")
+            state = dict(zip(names, values, strict=True))
+            error = _made(self._class(chain), args, text[:WHOLE], state)
+            if isinstance(cause, BaseException):
+                error.__cause__ = cause
+            error._guerdon_line = line
+            error._guerdon_text = _in_a_line(str(chain[0][1]).rpartition(".")[2], text)
+            self._errors[number], self._numbers[id(error)] = error, number
+        return self._errors[number]
+
+    def _class(self, chain: Any) -> Any:
+        """Return the class here for an exception class there."""
+        plain.expect(type(chain) is list and 0 < len(chain) < 100, "an error without a class")
+        bases: list[Any] = []
+        for module, name, number in reversed(chain):
+            found = self._known(module, name, number)
+            if found is None:
+                is_number = type(number) is int and number >= 0
+                plain.expect(bool(bases) and is_number, "an error without a base")
+                found = self._classes[number] = self._mirrored(module, name, number, bases)
+            bases = [found, *(each for each in bases if not issubclass(found, each))]
+        return bases[0]
+
+    def _known(self, module: Any, name: Any, number: Any) -> Any:
+        if module == "builtins":
+            found = plain.ERRORS.get(name)
+            # Any other would end the process.
+            is_usual = found is None or issubclass(found, (Exception, SystemExit))
+            return found if is_usual or found is BaseException else ProgramLeft
+        if number in self._classes:
+            return self._classes[number]
+        if module in ("program", "tests"):
+            return self._link.shared.get(name, "error")
+        return _library_error(module, name)
+
+    def _mirrored(self, module: Any, name: Any, number: int, bases: Sequence[Any]) -> Any:
+        are_texts = type(module) is str and type(name) is str
+        plain.expect(are_texts, "an error without a name")
+        if bases[0] is BaseException:
+            bases = [ProgramLeft]
+        body = {
+            "__module__": module,
+            "__str__": lambda error: error._guerdon_message,
+            "__getattr__": lambda error, name: self._attribute(error, name),
+            "_guerdon_handle": self._link.remote(number, ["type", ["__call__"], []]),
+            "_guerdon_message": "",
+        }
+        name = name.rpartition(".")[2]
+        try:
+            return ErrorClass(name, tuple(bases), body)
+        except TypeError:  # the bases have different layouts
+            return ErrorClass(name, tuple(bases[:1]), body)
+
+    def _attribute(self, error: BaseException, name: str) -> Any:
+        """Ask for an attribute that didn't travel with an error, such as a method."""
+        number = self._numbers.get(id(error))
+        if number is None or name.startswith("_"):
+            raise AttributeError(f"{type(error).__name__!r} object has no attribute {name!r}")
+        return self._link.attribute(self._link.remote(number, ["error", [], []]), name)
+
+
+def _text_of(error: BaseException) -> str:
     try:
-        text = str.__str__(str(error))[:WHOLE].encode("utf-8", "backslashreplace").decode()
+        return str.__str__(str(error))[:WHOLE].encode("utf-8", "backslashreplace").decode()
     except BaseException:  # its __str__ is the program's code
-        text = UNREADABLE
-    args = list(error.args)
-    if isinstance(error, OSError) and len(args) == 2 and type(error.filename) is str:
-        args.append(error.filename)
-    return {
-        "classes": [[str(each.__module__)[:100], str(each.__qualname__)[:100]] for each in mro],
-        "text": text,
-        "args": args if len(args) < 9 and all(_is_small(each, depth=0) for each in args) else None,
-        "line": _program_line(error),
-    }
+        return UNREADABLE
 
 
-def state_of(error: BaseException) -> dict[str, Any]:
-    """Return the attributes of an error that travel: small plain values."""
+def _state_of(error: BaseException) -> dict[str, Any]:
+    """Return the attributes of an error that travel."""
     kind = type(error)
     return {
         name: value
         for name, value in getattr(error, "__dict__", {}).items()
-        if plain.is_data(kind, name) and _is_small(value)
+        if containers.is_data(kind, name)
     }
 
 
-def _is_small(value: Any, depth: int = 3) -> bool:
-    kind = type(value)
-    if kind in (list, tuple, dict) and depth and len(value) < 100:
-        items = [*value, *value.values()] if kind is dict else value
-        return all(_is_small(each, depth - 1) for each in items)
-    if kind is int:
-        return bool(-plain.SMALL <= value < plain.SMALL)
-    if kind is str:
-        return len(value) <= WHOLE and bool(value.isprintable())
-    return kind in plain.ATOMS
-
-
-def library_error(module: Any, name: Any) -> type | None:
+def _library_error(module: Any, name: Any) -> type | None:
     """Return an exception of the standard library if its module is loaded."""
     package = module.partition(".")[0] if type(module) is str else ""
     if package not in sys.stdlib_module_names or package in RUNNERS:
@@ -97,67 +205,30 @@ def library_error(module: Any, name: Any) -> type | None:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
-def rebuild(
-    message: Any, find: Callable[[Any, Any], type | None], state: Mapping[str, Any]
-) -> BaseException:
-    """Return an error of the other side, to be raised here.
-
-    Args:
-        message: What `report` returned there.
-        find: Returns the class here of a module and a name.
-        state: The error's attributes.
-
-    Raises:
-        CodecError: The message is invalid.
-    """
-    fields = {"text": str, "line": int, "classes": list}
-    plain.expect(
-        all(type(message[key]) is kind for key, kind in fields.items()), "an invalid error"
-    )
-    text, classes = message["text"][:WHOLE], message["classes"][:100]
-    builtin = (plain.ERRORS.get(name) for module, name in classes if module == "builtins")
-    kinds = [kind for kind in builtin if kind is not None]
-    plain.expect(bool(kinds), "an error without a class")
-    args = message.get("args")
-    if type(args) is not list or any(type(each) not in plain.ATOMS for each in args):
-        args = None
-    own = (find(*each) for each in classes[:9] if each[0] != "builtins")
-    found = next((kind for kind in own if kind is not None), None)
-    error: Any
-    if not issubclass(kinds[0], Exception):
-        error = ProgramLeft(text)
-    elif found is not None:
-        error = _of_class(found, [text] if args is None else args, state)
-    else:
-        error = _of_builtin(kinds, args if classes[0][0] == "builtins" else None, text)
-    error._guerdon_line = message["line"]
-    error._guerdon_text = _in_a_line(str(classes[0][1]).rpartition(".")[2], text)
-    return error  # type: ignore[no-any-return]
-
-
-def _of_class(kind: type, args: list[Any], state: Mapping[str, Any]) -> Any:
+def _made(kind: Any, args: tuple[Any, ...], text: str, state: dict[str, Any]) -> Any:
     """Return an error of a class of this side, without running the code of the class."""
-    base = next(each for each in plain.mro_of(kind) if each in plain.ERRORS.values())
-    try:
-        error: Any = base.__new__(kind, *args)
-    except TypeError:  # such as a UnicodeDecodeError
-        raise plain.CodecError("an error with invalid arguments") from None
-    if not issubclass(kind, OSError):  # which takes the name of a file out of them
-        error.args = tuple(args)
-    error.__dict__.update({name: item for name, item in state.items() if plain.is_data(kind, name)})
+    base = next(
+        each for each in plain.mro_of(kind) if each in (*plain.ERRORS.values(), ProgramLeft)
+    )
+    if kind is not base:
+        try:
+            error: Any = base.__new__(kind, *args)
+        except TypeError:  # such as a UnicodeDecodeError
+            error = Exception.__new__(kind)
+        if not issubclass(kind, OSError):  # which takes the name of a file out of them
+            error.args = args
+        if type(kind) is ErrorClass:
+            error._guerdon_message = text
+    else:
+        error = _of_builtin(kind, args, text)
+    error.__dict__.update({n: each for n, each in state.items() if containers.is_data(kind, n)})
     return error
 
 
-def _of_builtin(kinds: list[type[BaseException]], args: list[Any] | None, text: str) -> Any:
-    """Return an error of the first of some classes that accepts the arguments."""
-    if args is not None:
+def _of_builtin(kind: Any, args: tuple[Any, ...], text: str) -> Any:
+    for given in (args, (text,) if text else ()):
         try:
-            return kinds[0](*args)
+            return kind(*given)
         except (TypeError, ValueError):
-            args = None  # it takes others, as UnicodeDecodeError does
-    for kind in kinds:
-        try:
-            return kind(text) if text else kind()
-        except TypeError:
             continue
     return ProgramLeft(text)

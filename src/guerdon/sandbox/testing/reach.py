@@ -46,7 +46,7 @@ _DESCRIPTIONS = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
 _MODULES = (
     "_csv _io _queue _random _thread argparse array asyncio.locks asyncio.queues collections "
     "concurrent.futures._base concurrent.futures.thread datetime decimal fractions io ipaddress "
-    "logging queue random re threading time types unittest.mock zoneinfo"
+    "logging queue random re sqlite3 threading time types unittest.mock zoneinfo"
 )
 _OPEN = frozenset(_MODULES.split())
 _OWNERS = _OPEN | {"abc", "builtins", "enum", "tests", "typing"}
@@ -106,6 +106,8 @@ def methods_of(value: Any, methods: list[str]) -> list[str]:
 
 def may_read(value: Any, name: str) -> bool:
     """Return whether the program may read an attribute."""
+    if name in remote.SIGNATURE:
+        return isinstance(value, FunctionType)
     if name in _DESCRIPTIONS:
         text = getattr(value, name, None) if callable(value) else ()
         return text is None or type(text) is str

@@ -1,0 +1,310 @@
+"""Running the tests: each with names of its own, those of `unittest` as `unittest` runs them.
+
+Runs inside a sandbox, so it imports only from the standard library, and little of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.util
+import sys
+import unittest
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
+from types import ModuleType
+from typing import Any
+
+from . import raised
+
+__all__ = ["Tests"]
+
+MODULE = "solution"  # what tests call the program's module
+
+
+class Names(dict[str, Any]):
+    """Python's own names, and where it has none, what the program calls by that name.
+
+    Args:
+        named: Returns the program's object of a name.
+    """
+
+    def __init__(self, named: Callable[[str], Any]) -> None:
+        super().__init__(vars(builtins))
+        self._named = named
+
+    def __missing__(self, name: str) -> Any:
+        return self._named(name)
+
+
+class Tests:
+    """The tests of a job.
+
+    Args:
+        job: The job.
+        checker: The link to the program.
+        report: Sends a line to the host.
+    """
+
+    def __init__(self, job: dict[str, Any], checker: Any, report: Callable[[Any], None]) -> None:
+        self._job, self._checker, self._report = job, checker, report
+        self._builtins = Names(checker.lookup)
+        checker.on_builtin = self._builtins.__setitem__
+        self._starter = compile(job["starter"], "<starter>", "exec", dont_inherit=True)
+        self._number = 0
+        self._has_failed = False
+
+    def run(self) -> None:
+        """Run all tests, and report on each."""
+        try:
+            names = self._fresh()
+        except BaseException as error:
+            self._report({"starter": raised.describe(error)})
+            return
+        loaded = self._checker.loaded()
+        if "loaded" not in loaded:
+            self._report(loaded)
+            return
+        self._report("loaded")
+        for text, units in self._job["tests"]:
+            names = names or self._fresh()
+            self._checker.share(names, loaded.get("classes"))
+            self._text(text, units, names)
+            names = {}
+            self._checker.common.clear()
+
+    def _fresh(self) -> dict[str, Any]:
+        """Return names for a text, which shares nothing with another one."""
+        module = sys.modules["tests"] = ModuleType("tests")
+        module.__dict__["__builtins__"] = self._builtins
+        exec(self._starter, module.__dict__)
+        module.__dict__.pop(self._job["entry_point"], None)
+        return module.__dict__
+
+    def _text(self, source: str, units: list[str], names: dict[str, Any]) -> None:
+        """Run a text, and those of its tests that it doesn't run itself."""
+        checker = self._checker
+        code = compile(source, "<test>", "exec", dont_inherit=True)
+        self._import_program(source)
+        checker.watch(source)
+        cases = _Cases()
+        checker.touched = False
+        error = self.attempt(partial(exec, code, names)) or cases.failure
+        touched = checker.touched
+        cases.close()
+        if error is not None:  # the others can't be run
+            for _ in units:
+                self._ended(error)
+            return
+        if units[0] == "":
+            self._ended(None)
+        for are_methods, names_of in groupby(filter(None, units), lambda name: "." in name):
+            if are_methods:
+                self._methods(list(names_of), names, touched)
+                continue
+            for name in names_of:
+                checker.touched = touched
+                self._ended(self.attempt(partial(self._function, name, names)))
+
+    def _function(self, name: str, names: dict[str, Any]) -> None:
+        args = [eval(self._job["entry_point"], names)] if name == "check" else []
+        result = names[name](*args)
+        if hasattr(type(result), "__await__"):
+            import asyncio
+
+            asyncio.run(_awaited(result))
+
+    def _methods(self, methods: list[str], names: dict[str, Any], touched: bool) -> None:
+        """Run methods of classes of `unittest`, and report on each as soon as it has ended."""
+        waiting = list(methods)
+        outcomes: dict[str, Any] = {}
+
+        def ended(name: str, error: BaseException | str | None, touched: bool) -> None:
+            outcomes[name] = error, touched
+            while waiting and waiting[0] in outcomes:
+                error, self._checker.touched = outcomes[waiting.pop(0)]
+                self._ended(error)
+            self._checker.touched = False
+
+        result = _Result(self, touched, ended)
+        suite = unittest.TestSuite()
+        for name in methods:
+            kind, _, method = name.partition(".")
+            error = self.attempt(partial(_add, suite, names, kind, method))
+            if error is not None:
+                ended(name, error, True)
+        self._checker.touched = touched
+        error = self.attempt(partial(suite.run, result)) or result.setting_up
+        for name in tuple(waiting):
+            ended(name, error or "it was not run", True)
+
+    def attempt(self, action: Callable[[], object]) -> BaseException | str | None:
+        """Do something, and return why it failed."""
+        self.begin()
+        error: BaseException | None = None
+        try:
+            action()
+        except BaseException as fault:  # SystemExit too
+            error = fault
+            if isinstance(fault, MemoryError):
+                self._report("memory")
+        return self.fault() or error
+
+    @property
+    def touched(self) -> bool:
+        """Whether the present test has used the program."""
+        return bool(self._checker.touched)
+
+    @touched.setter
+    def touched(self, touched: bool) -> None:
+        self._checker.touched = touched
+
+    def begin(self) -> None:
+        """Forget what the program did before a test."""
+        self._checker.left, self._checker.swallowed = "", None
+
+    def fault(self) -> str | None:
+        """Return what the program did in a test that makes it fail in any case."""
+        checker = self._checker
+        if checker.broken:
+            checker.lose(checker.broken)  # even if the test has caught it
+        if checker.left:
+            return str(checker.left)
+        if checker.swallowed is not None:
+            return "the program has caught a failed assertion of the test"
+        return None
+
+    def _ended(self, error: BaseException | str | None) -> None:
+        """Report how a test ended."""
+        checker = self._checker
+        self._number += 1
+        failure = error if error is None or isinstance(error, str) else raised.describe(error)
+        if not checker.touched and checker.entry is not None and not isinstance(error, OSError):
+            self._report({"untouched": [self._number, failure]})
+        if failure is not None and not self._has_failed:
+            is_own = isinstance(error, str) or hasattr(error, "_guerdon_line")
+            self._report({"failed": failure, "own": is_own, "kind": type(error).__name__})
+            self._has_failed = True
+        self._report("+" if failure is None else "-")
+
+    def _import_program(self, source: str) -> None:
+        """Let a text import the program: as `MODULE`, or the entry point of any other module."""
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                is_program = self._job["entry_point"] in [each.name for each in node.names]
+                self._provide(node.module, is_program)
+            elif isinstance(node, ast.Import):
+                for each in node.names:
+                    self._provide(each.name, False)
+
+    def _provide(self, name: str, is_program: bool) -> None:
+        known = name in sys.modules or "." in name
+        if known or not (is_program or name == MODULE) or importlib.util.find_spec(name):
+            return
+        module = sys.modules[name] = ModuleType(name)
+        named = self._checker.lookup
+
+        def found(attribute: str) -> Any:
+            try:
+                return named(attribute)
+            except KeyError:
+                raise AttributeError(f"the program has no {attribute!r}") from None
+
+        module.__dict__["__getattr__"] = found
+
+
+class _Result(unittest.TestResult):
+    """Receives from `unittest` how each test ended.
+
+    Args:
+        tests: The tests of the job.
+        touched: Whether what comes before each test has used the program.
+        ended: Receives the name of a test, why it failed, and whether it has used the program.
+
+    Attributes:
+        setting_up: Why a class or the module couldn't be set up.
+    """
+
+    def __init__(self, tests: Tests, touched: bool, ended: Callable[..., None]) -> None:
+        super().__init__()
+        self._tests, self._touched, self._tell = tests, touched, ended
+        self._error: Any = None
+        self.setting_up: Any = None
+
+    def startTest(self, test: Any) -> None:
+        super().startTest(test)
+        self._error = None
+        self._tests.begin()
+        # What `setUpClass` has used, too.
+        self._touched = self._tests.touched = self._tests.touched or self._touched
+
+    def _failed(self, error: Any) -> None:
+        self._error = self._error or error
+
+    def addError(self, test: Any, err: Any) -> None:
+        super().addError(test, err)
+        self._failed(err[1])
+        if not isinstance(test, unittest.TestCase):
+            self.setting_up = err[1]
+
+    def addFailure(self, test: Any, err: Any) -> None:
+        super().addFailure(test, err)
+        self._failed(err[1])
+
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self._failed(err[1])
+
+    def addSkip(self, test: Any, reason: str) -> None:
+        super().addSkip(test, reason)
+        self._failed(f"it is skipped: {reason}")
+
+    def addUnexpectedSuccess(self, test: Any) -> None:
+        super().addUnexpectedSuccess(test)
+        self._failed("it was expected to fail")
+
+    def stopTest(self, test: Any) -> None:
+        super().stopTest(test)
+        error = self._tests.fault() or self._error
+        self._tell(f"{type(test).__name__}.{test._testMethodName}", error, self._tests.touched)
+
+
+class _Cases:
+    """The tests of `unittest` that a text runs itself, as by a runner of its own.
+
+    Attributes:
+        failure: The first failure of one of them that no exception has reported.
+    """
+
+    def __init__(self) -> None:
+        self.failure: str | None = None
+        self._main, self._run = unittest.main, unittest.TestCase.run
+        run, note = self._run, self._note
+
+        def noted(case: Any, result: Any = None) -> Any:
+            before = 0 if result is None else len(result.failures) + len(result.errors)
+            result = run(case, result)
+            note(result, before)
+            return result
+
+        unittest.main = lambda *args, **kwargs: None  # type: ignore[assignment]
+        unittest.TestCase.run = noted  # type: ignore[method-assign,assignment]
+
+    def _note(self, result: Any, before: int) -> None:
+        found = [] if result is None else [*result.failures, *result.errors]
+        if len(found) > before and self.failure is None:
+            self.failure = str(found[-1][1]).strip().rpartition("\n")[2]
+
+    def close(self) -> None:
+        """Restore `unittest`."""
+        unittest.main, unittest.TestCase.run = self._main, self._run  # type: ignore[method-assign]
+
+
+def _add(suite: unittest.TestSuite, names: dict[str, Any], kind: str, method: str) -> None:
+    suite.addTest(names[kind](method))
+
+
+async def _awaited(value: Any) -> Any:
+    return await value

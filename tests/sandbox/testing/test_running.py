@@ -1,0 +1,247 @@
+"""Tests are run as `unittest` and people run them, and each is counted."""
+
+import pytest
+
+from guerdon.errors import InvalidArgumentError, TestsError
+from guerdon.sandbox.protocol import Limits
+from guerdon.sandbox.testing.checking import check_program
+
+GOOD = "def f(x): return x + 1"
+WRONG = "def f(x): return 5"
+CASE = """
+import unittest
+
+class Base(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls): cls.made = [f(0)]
+    def setUp(self): self.x = f(1)
+
+class T(Base):
+    def test_a(self): self.assertEqual(self.x, 2)
+    def test_b(self):
+        for n in range(3):
+            with self.subTest(n=n): self.assertEqual(f(n), n + 1)
+    @unittest.expectedFailure
+    def test_c(self): self.assertEqual(f(1), 9)
+    async def helper(self): pass
+    def test_d(self): self.assertEqual(self.made, [1])
+"""
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "",
+        "if __name__ == '__main__':\n    unittest.main()",
+        "unittest.main(exit=False)",
+        "from unittest import main\nmain()",
+    ],
+)
+def test_check_program_counts_the_methods_of_unittest(sandbox, ending):
+    verdict = check_program(sandbox, GOOD, [CASE + ending], entry_point="f")
+    assert (verdict.passed, verdict.total, verdict.failure) == (4, 4, None)
+    verdict = check_program(sandbox, WRONG, [CASE + ending], entry_point="f")
+    assert verdict.tests == (False, False, True, False)
+    assert verdict.failure == "test 1 of 4 (T.test_a): AssertionError: 5 != 2"
+    assert verdict.feedback == "test 1 of 4 (T.test_a): AssertionError"
+
+
+FORMS = {
+    "functions": "def test_a(): assert f(1) == 2\ndef test_b(): assert f(2) == 3",
+    "an asynchronous function": "async def test_a(): assert f(1) == 2",
+    "a function of HumanEval": "def check(candidate): assert candidate(1) == 2",
+    "a called function": "def test_a(): assert f(1) == 2\ntest_a()",
+    "an asynchronous case": (
+        "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n"
+        "    async def asyncSetUp(self): self.x = f(1)\n"
+        "    async def test_a(self): self.assertEqual(self.x, 2)"
+    ),
+    "a runner of its own": (
+        "import unittest\nclass T(unittest.TestCase):\n"
+        "    def test_a(self): self.assertEqual(f(1), 2)\n"
+        "suite = unittest.TestLoader().loadTestsFromTestCase(T)\n"
+        "unittest.TextTestRunner().run(suite)"
+    ),
+    "a debugged case": (
+        "import unittest\nclass T(unittest.TestCase):\n"
+        "    def test_a(self): self.assertEqual(f(1), 2)\nT('test_a').debug()"
+    ),
+    "an import of the program": "from my_solution import f as g\nassert g(1) == 2",
+    "the program's module": "import solution\nassert solution.f(1) == 2",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_check_program_runs_every_form_of_tests(sandbox, form):
+    assert check_program(sandbox, GOOD, [FORMS[form]], entry_point="f").failure is None
+    wrong = check_program(sandbox, WRONG, [FORMS[form]], entry_point="f")
+    assert wrong.passed == 0
+    assert "AssertionError" in wrong.failure
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        ("assert True", "test 1 of 1 doesn't use `f`: it would pass for every program"),
+        ("# a comment", "test 1 of 1 doesn't use `f`"),
+        ("def test_a(): f(1)\ndef test_b(): pass", "test 2 of 2 (test_b) doesn't use `f`"),
+        ("def helper(): assert f(1) == 1", "test 1 of 1 doesn't use `f`"),
+        ("import no_such_package\nf(1)", "test 1 of 1 fails before it uses `f`: ModuleNotFound"),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n    @unittest.skip('later')\n"
+            "    def test_a(self): f(1)",
+            "test 1 of 1 (T.test_a) fails before it uses `f`: it is skipped: later",
+        ),
+    ],
+)
+def test_check_program_raises_tests_error(sandbox, test, why):
+    for program in (GOOD, WRONG):
+        with pytest.raises(TestsError) as caught:
+            check_program(sandbox, program, [test], entry_point="f")
+        assert why in str(caught.value)
+        assert isinstance(caught.value, InvalidArgumentError)
+
+
+def test_check_program_without_the_entry_point_fails_every_test(sandbox):
+    verdict = check_program(sandbox, "g = 1", [CASE, FORMS["functions"]], entry_point="f")
+    assert (verdict.passed, verdict.total) == (0, 6)
+    assert "NameError" in verdict.failure
+
+
+def test_check_program_counts_methods_that_ended_before_the_program(sandbox):
+    program = "import os\ndef f(x): return x + 1 if x < 2 else os._exit(0)"
+    test = (
+        "import unittest\nclass T(unittest.TestCase):\n"
+        "    def test_a(self): self.assertEqual(f(1), 2)\n"
+        "    def test_b(self): self.assertEqual(f(2), 3)\n"
+        "    def test_c(self): self.assertEqual(f(1), 2)"
+    )
+    verdict = check_program(sandbox, program, [test], entry_point="f")
+    assert verdict.tests == (True, False, False)
+    assert "its process ended by itself" in verdict.failure
+    endless = "def f(x):\n    while x > 1: pass\n    return x + 1"
+    limits = Limits(seconds=1.0)
+    verdict = check_program(sandbox, endless, [test], entry_point="f", limits=limits)
+    assert (verdict.tests, verdict.ended) == ((True, False, False), "timeout")
+
+
+def test_check_program_fails_the_methods_of_a_class_without_set_up(sandbox):
+    test = (
+        "import unittest\nclass T(unittest.TestCase):\n    @classmethod\n"
+        "    def setUpClass(cls): f(1)\n    def test_a(self): pass\n    def test_b(self): pass\n"
+        "def test_c(): assert f(2)"
+    )
+    program = "def f(x):\n    if x == 1: raise ValueError('no')\n    return x"
+    verdict = check_program(sandbox, program, [test], entry_point="f")
+    assert verdict.tests == (False, False, True)
+    assert verdict.feedback.startswith("test 1 of 3 (T.test_a): ValueError: no (line 2 of")
+    assert check_program(sandbox, GOOD, [test], entry_point="f").passed == 3
+
+
+def test_check_program_takes_names_of_the_program_that_no_test_defines(sandbox):
+    program = (
+        "import math\nLIMIT = 5\nclass Pair:\n    def __init__(self, a): self.a = a\n"
+        "def helper(x): return x * 2\ndef f(p): return Pair(p.a + 1)\ndef mine(): return 0"
+    )
+    tests = [
+        "def mine(): return 7\nassert f(Pair(1)).a == 2 and helper(3) == 6 and LIMIT == 5",
+        "def mine(): return 7\nassert f(Pair(1)) and mine() == 7 and math.floor(2.5) == 2",
+        "import solution\nassert solution.f(Pair(1)).a == 2 and isinstance(f(Pair(1)), Pair)",
+        "assert f(Pair(1)) and nothing",
+    ]
+    verdict = check_program(sandbox, program, tests, entry_point="f")
+    assert verdict.tests == (True, True, True, False)
+    assert "NameError: name 'nothing' is not defined" in verdict.failure
+
+
+def test_check_program_runs_the_starter_before_the_program(sandbox):
+    starter = "import math\ndef helper(x): return x * 2\ndef f(x):\n    '''Doc.'''\n"
+    program = "def f(x): return helper(x) + math.floor(0.5)"
+    tests = ["assert f(2) == 4"]
+    verdict = check_program(sandbox, program, tests, entry_point="f", starter=starter)
+    assert verdict.failure is None
+    empty = check_program(sandbox, "x = 1", tests, entry_point="f", starter=starter)
+    assert "NameError: name 'f' is not defined" in empty.failure
+
+
+def test_check_program_compiles_a_byte_order_mark(sandbox):
+    verdict = check_program(sandbox, "\ufeff" + GOOD, ["assert f(1) == 2"], entry_point="f")
+    assert verdict.failure is None
+
+
+@pytest.mark.parametrize("starter", ["", "import math\n"])
+def test_check_program_knows_a_class_by_its_capital_letter(sandbox, starter):
+    program = (
+        "class V:\n    def __mul__(self, n): return V()\n"
+        "    def __contains__(self, x): return x == 1"
+    )
+    tests = ["assert isinstance(V() * 2, V) and 1 in V() and 2 not in V()"]
+    verdict = check_program(sandbox, program, tests, entry_point="V", starter=starter)
+    assert verdict.failure is None
+
+
+@pytest.mark.parametrize(
+    ("program", "test"),
+    [
+        (
+            "class f:\n    def __init__(self, x): pass\n    def __enter__(self): return 5\n"
+            "    def __exit__(self, *error): return True",
+            "with f(1) as x: assert x == 9",
+        ),
+        (
+            "from contextlib import contextmanager\n@contextmanager\ndef f(x):\n"
+            "    try: yield 5\n    except BaseException: pass",
+            "with f(1) as x: assert x == 9",
+        ),
+        (
+            "import contextlib\ndef f(x): return contextlib.suppress(BaseException)",
+            "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n"
+            "        with f(1): self.assertEqual(1, 2)",
+        ),
+        (
+            "class f:\n    def __init__(self, x): pass\n    async def __aenter__(self): return 5\n"
+            "    async def __aexit__(self, *error): return True",
+            "import asyncio\nasync def main():\n    async with f(1) as x: assert x == 9\n"
+            "asyncio.run(main())",
+        ),
+        (
+            "def f(g):\n    def inner():\n        try: g()\n        except BaseException: pass\n"
+            "    return inner",
+            "@f\ndef tested(): assert 1 == 2\ntested()",
+        ),
+    ],
+    ids=["class", "generator", "suppress", "asynchronous", "decorator"],
+)
+def test_check_program_fails_programs_that_hold_back_an_assertion(sandbox, program, test):
+    verdict = check_program(sandbox, program, [test], entry_point="f")
+    assert verdict.passed == 0
+    assert "Assertion" in verdict.failure or "assertion" in verdict.failure
+
+
+def test_check_program_context_managers_suppress_other_errors(sandbox):
+    program = (
+        "class f:\n    def __init__(self, x): pass\n    def __enter__(self): return 5\n"
+        "    def __exit__(self, kind, error, trace): return kind is ValueError"
+    )
+    tests = [
+        "with f(1): raise ValueError",
+        "try:\n    with f(1): raise KeyError\nexcept KeyError: pass\nelse: raise RuntimeError",
+    ]
+    assert check_program(sandbox, program, tests, entry_point="f").failure is None
+
+
+LEARNS = """
+seen = []
+class R:
+    def __contains__(self, x): seen.append(x); return True
+    def startswith(self, x): seen.append(x); return True
+    def __iter__(self): return iter(seen[-1:])
+class Names:
+    def names(self): return seen[-1] if seen else R()
+"""
+
+
+@pytest.mark.parametrize("first", ["'Ada' in Names().names()", "Names().names().startswith('Ada')"])
+def test_check_program_results_learn_nothing_from_questions(sandbox, first):
+    test = f"try: {first}\nexcept TypeError: pass\nassert Names().names() == 'Ada'"
+    assert check_program(sandbox, LEARNS, [test], entry_point="Names").passed == 0
