@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_finite",
+    "as_score",
     "check_choice",
     "check_integer",
     "check_list",
@@ -55,6 +56,23 @@ def as_finite(value: object) -> float | None:
     except OverflowError:  # an integer that no float can represent
         return None
     return number if math.isfinite(number) else None
+
+
+def as_score(value: object) -> float | None:
+    """Return a score or a reward as a float, or None if it isn't one or isn't finite.
+
+    A bool counts as 0 or 1, that of numpy, too: ``return a == b`` is a score.
+
+    Example:
+        >>> as_score(True), as_score(0.5), as_score(None), as_score(10**400)
+        (1.0, 0.5, None, None)
+    """
+    kind = type(value)
+    if kind is float:  # the usual case
+        return value if math.isfinite(value) else None  # type: ignore[arg-type, return-value]
+    if kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
+        return 1.0 if value else 0.0
+    return as_finite(value)
 
 
 def is_finite(value: object) -> bool:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import anyio
+import numpy as np
 import pytest
 
 from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
@@ -57,8 +58,20 @@ def notes(error):
 
 # Numbers
 
-BAD = [math.nan, math.inf, -math.inf, True, False, None, "1.0", [1.0], 1j, Decimal("0.5"), 10**400]
+BAD = [math.nan, math.inf, -math.inf, None, "1.0", [1.0], 1j, Decimal("0.5"), 10**400]
 BAD_IDS = [str(bad)[:8] for bad in BAD]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", [Gives, AsyncGives])
+@pytest.mark.parametrize("value", [True, False, np.True_, np.False_], ids=repr)
+async def test_call_counts_a_bool_as_zero_or_one(kind, value):
+    for rubric in kind(value), Sequential(kind(True), Gate(WeightedSum([kind(value)], [1]), 0.5)):
+        found = await rubric.evaluate(None, None)
+        assert (type(found), found) == (float, float(value))
+    if kind is Gives:
+        rubric = WeightedSum([kind(value), lambda action, observation: action == "a"], [1, 2])
+        assert rubric("a", None) == rubric.score("a", None).value == float(value) + 2.0
 
 
 @pytest.mark.parametrize("bad", BAD, ids=BAD_IDS)
@@ -72,7 +85,7 @@ def test_call_rejects_a_score_that_is_not_a_finite_float(bad):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("bad", [math.nan, True, None], ids=str)
+@pytest.mark.parametrize("bad", [math.nan, "1", None], ids=str)
 @pytest.mark.parametrize("kind", [Gives, AsyncGives])
 async def test_call_with_a_bad_score_names_the_path(bad, kind):
     rubric = Sequential(Gives(1.0), Gate(WeightedSum([Gives(1.0), kind(bad)], [1, 1])))

@@ -549,6 +549,19 @@ def test_compute_step_rewards_of_a_subclass_extend_those_of_its_base():
     assert play(Guarded(Doubled(0.5)), [0.0, 0.0]) == [1.0, 2.0]
 
 
+def test_compute_step_rewards_count_a_bool_as_zero_or_one():
+    class Won(Final):
+        def score_trajectory(self, trajectory):
+            return trajectory[-1][1]["final"] > 0
+
+        def compute_step_rewards(self):
+            return [action > 0 for action, _ in self.trajectory]
+
+    rewards = play(Won(), [1.0, -1.0])
+    assert (rewards, list(map(type, rewards))) == ([1.0, 0.0], [float, float])
+    assert play(Gate(Won()), [1.0, -1.0]) == [1.0, 0.0]
+
+
 # Random trees, in which checks and trajectory rubrics fail at random steps
 
 STEPS = 4

@@ -28,7 +28,7 @@ import anyio
 from pydantic import ValidationError
 
 from guerdon._background import no_waiting, wait_for
-from guerdon._validation import summarize
+from guerdon._validation import as_score, summarize
 from guerdon.envs.environment import Environment, StepRecorder
 from guerdon.envs.lock_watch import WatchedThread, lock_watch
 from guerdon.errors import (
@@ -277,11 +277,9 @@ class EnvAdapter:
         return observation
 
     def _finite(self, reward: Any, method: str) -> float:
-        if isinstance(reward, (bool, int)):
-            try:
-                return float(reward)
-            except OverflowError:
-                pass
+        number = as_score(reward)
+        if number is not None:
+            return number
         raise InvalidObservationError(
             f"the reward of {self._name}.{method} must be a finite float or None, got "
             f"{reward!r:.60}"

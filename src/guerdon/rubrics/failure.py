@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Real
 from typing import Any
 
+from guerdon._validation import as_score
 from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
 
 
 def finite(rubric: Any, value: Any) -> float:
-    """Check a score; other real numbers become floats.
+    """Check a score; a bool and other real numbers become floats.
 
     Args:
         rubric: The rubric that returned it, for the message.
         value: The result of its `forward`.
 
     Raises:
-        InvalidScoreError: It is a bool, None, a string, NaN, infinite, or not a number.
+        InvalidScoreError: It is None, a string, NaN, infinite, or not a number.
         AsyncRubricError: It is an awaitable, of a `forward` that isn't declared async.
     """
+    score = as_score(value)
+    if score is not None:
+        return score
     kind = type(value)
-    if kind is float and math.isfinite(value):
-        return value  # type: ignore[no-any-return]
     title = rubric._title()
     name = f"{title}.forward" if title == type(rubric).__name__ else title  # else a function's
     if close_awaitable(value):
@@ -30,18 +30,11 @@ def finite(rubric: Any, value: Any) -> float:
             f"{name} returned an awaitable, but its tree has no async member; "
             "write `async def forward`"
         )
-    if kind is not bool and isinstance(value, Real):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if math.isfinite(number):
-            return number
     if hasattr(kind, "named_rubrics"):
         raise InvalidScoreError(
             f"{name} returned a rubric; a factory of rubrics takes no arguments", value=value
         )
-    shown = repr(value) if kind in (float, bool, type(None)) else f"{value!r:.80} ({kind.__name__})"
+    shown = repr(value) if kind in (float, type(None)) else f"{value!r:.80} ({kind.__name__})"
     raise InvalidScoreError(f"{name} returned {shown}; a score must be a finite float", value=value)
 
 

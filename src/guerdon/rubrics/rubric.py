@@ -277,7 +277,7 @@ class Rubric(metaclass=RubricMeta):
             observation: The observation that it led to.
 
         Returns:
-            A finite float, by convention in [0, 1] or [-1, 1].
+            A finite float, by convention in [0, 1] or [-1, 1]; a bool counts as 0 or 1.
         """
 
     __call__ = call

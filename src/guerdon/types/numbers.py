@@ -1,4 +1,4 @@
-"""Types of numbers in models: finite, and not bool."""
+"""Types of numbers in models: finite floats, integers and metrics."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, StrictInt
 
-from guerdon._validation import as_finite
+from guerdon._validation import as_score
 
 __all__ = ["FiniteFloat", "Index", "Metrics"]
 
 
 def _finite(value: Any) -> Any:
-    number = as_finite(value)
+    number = as_score(value)
     if number is None:
         raise ValueError(f"a score is a finite float, not {value!r:.60}")
     return number
 
 
-# Integers and numbers of numpy are converted to float.
+# Integers, booleans and those of numpy are converted to float.
 FiniteFloat: TypeAlias = Annotated[float, BeforeValidator(_finite)]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, Generic, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from guerdon._background import wait_for
+from guerdon._validation import as_score
 from guerdon.errors import EnvDefinitionError
 
 __all__ = ["GenericObservation", "Observation", "StepResult"]
@@ -65,13 +64,9 @@ class Observation(BaseModel):
             return value
         if hasattr(value, "__await__"):  # a tree with an async member, called in a sync step
             value = wait_for(value)
-        if isinstance(value, Real):
-            try:
-                number = float(value)
-            except OverflowError:
-                number = math.inf
-            if math.isfinite(number):
-                return number
+        number = as_score(value)
+        if number is not None:
+            return number
         raise ValueError(f"a reward is a finite number or None, not {value!r:.60}")
 
     def with_reward(self, reward: float | None) -> Self:

@@ -349,13 +349,26 @@ def test_env_client_accepts_an_answer_without_reward_and_done(kind):
      '{"observation":{},"reward":"high"}', '{"observation":{},"reward":NaN}',
      '{"observation":{},"reward":Infinity}', '{"observation":{},"reward":[1]}',
      '{"observation":{},"reward":{}}', '{"observation":{},"reward":1,"metadata":[1]}',
-     '{"observation":{"metadata":"text"},"reward":1}'],
+     '{"observation":{"metadata":"text"},"reward":1}',
+     '{"observation":{},"reward":' + "9" * 400 + "}"],
 )  # fmt: skip
 def test_env_client_rejects_what_the_protocol_does_not_allow(kind, data):
     async def play(client):
         with pytest.raises((ConnectionLostError, InvalidObservationError)):
             await client.reset()
 
+    scripted(play, answering(f'{{"type":"observation","data":{data}}}'), kind)
+
+
+@pytest.mark.parametrize("kind", [GenericEnvClient, EnvClient])
+def test_env_client_rejects_a_reward_that_no_float_can_represent(kind):
+    async def play(client):
+        with pytest.raises(
+            InvalidObservationError, match=r"server's `reward` must be a finite number, got 999"
+        ):
+            await client.reset()
+
+    data = f'{{"observation":{{}},"reward":{"9" * 400}}}'
     scripted(play, answering(f'{{"type":"observation","data":{data}}}'), kind)
 
 

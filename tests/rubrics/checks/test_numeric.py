@@ -163,3 +163,10 @@ def test_numeric_answer_agrees_with_the_published_verdicts():
                 if score != float(solution["is_correct"]):
                     differing.append((row["question"][:60], model))
     assert (seen, differing) == (1600, [])
+
+
+def test_numeric_answer_compares_integers_that_no_float_can_represent():
+    rubric = NumericAnswer()
+    assert rubric("9" * 400, {"ground_truth": int("9" * 400)}) == 1.0
+    assert rubric("9" * 399 + "8", {"ground_truth": int("9" * 400)}) == 0.0
+    assert rubric("42", {"ground_truth": 10**400}) == 0.0

@@ -410,7 +410,6 @@ def test_reward_function_a_finite_float_is_the_score(score):
     "value",
     [
         None,
-        True,
         "1",
         math.nan,
         -math.inf,

@@ -90,12 +90,25 @@ def test_result_of_rejects_a_failure_without_a_reason(value):
         result_of(value, "f")
 
 
+@pytest.mark.parametrize("kind", [bool, np.bool_])
+def test_result_of_counts_a_bool_as_zero_or_one(kind):
+    for value in 0.0, 1.0:
+        output = {"step_index": 0, "base_reward": kind(value)}
+        found = [
+            result_of(kind(value), "f").score,
+            result_of({"score": kind(value)}, "f").score,
+            result_of(EvaluateResult(score=kind(value)), "f").score,
+            *(result.score for result in results_of([kind(value)] * 2, 2, "f")),
+            *(result.score for result in results_of(np.array([value] * 2, dtype=bool), 2, "f")),
+            result_of({"score": 1, "step_outputs": [output]}, "f").step_outputs[0].base_reward,
+        ]
+        assert [(type(each), each) for each in found] == [(float, value)] * len(found)
+
+
 @pytest.mark.parametrize(
     "value",
     [
         None,
-        True,
-        np.True_,
         "0.5",
         (0.5,),
         [0.5],
@@ -122,7 +135,6 @@ def test_result_of_rejects_other_values_with_their_type(value):
         (10**400, "score: a score is a finite float"),
         (10**5000, "score: "),
         ({"score": math.nan}, "score: a score is a finite float, not nan"),
-        ({"score": True}, "score: a score is a finite float, not True"),
         ({"score": "1"}, "score: a score is a finite float, not '1'"),
         ({"score": 1.0, "scores": 2.0}, "scores: Extra inputs are not permitted"),
         ({"score": 1.0, "metrics": None}, "metrics: "),
@@ -141,7 +153,7 @@ def test_result_of_rejects_other_values_with_their_type(value):
             r"step_outputs\.0\.step_index: Field required",
         ),
     ],
-    ids=range(15),
+    ids=range(14),
 )
 def test_result_of_reports_the_invalid_field(value, message):
     with pytest.raises(RewardFunctionError, match=f"f returned an invalid result: {message}"):
@@ -224,13 +236,13 @@ def test_result_of_rejects_a_batch_result_that_is_not_a_list(values):
     [
         math.nan,
         None,
-        True,
+        "1",
         {"scores": 1.0},
         [1.0],
         EvaluateResult.model_construct(score=math.inf),
         appended(),
     ],
-    ids=["nan", "None", "bool", "dict", "list", "constructed", "appended"],
+    ids=["nan", "None", "str", "dict", "list", "constructed", "appended"],
 )
 def test_result_of_one_bad_result_makes_its_own_rollout_invalid_and_no_other(bad):
     results = results_of([0.25, bad, 0.5], 3, "f")

@@ -35,6 +35,16 @@ REWARDS = """
         return EvaluateResult(score=1, reason="matches", metrics={"inf": float("inf"), **others},
                               step_outputs=steps)
 
+    def equal(messages, ground_truth=None):
+        return messages[-1].text == ground_truth
+
+    def all_equal(rollouts_messages, ground_truths=None):
+        return [messages[-1].text == "42" for messages in rollouts_messages]
+
+    class Equal(Rubric):
+        def forward(self, action, observation):
+            return action.content == "42"
+
     def shortest(rollouts_messages, ground_truths=None, weights=None):
         print("of", len(rollouts_messages))
         lengths = [len(messages) for messages in rollouts_messages]

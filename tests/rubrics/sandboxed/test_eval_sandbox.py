@@ -42,6 +42,16 @@ def test_evaluate_runs_an_async_function(open_reward, level, reuse):
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ["equal", "all_equal", "Equal"])
+def test_evaluate_counts_a_bool_as_zero_or_one(open_reward, level, name):
+    sandbox = open_reward(name, level=level)
+    other = [{"role": "assistant", "content": "41"}]
+    chat = [{"role": "assistant", "content": "42"}]
+    scores = [result.score for result in sandbox.evaluate_batch([chat, other], ["42", "42"])]
+    assert [(type(score), score) for score in scores] == [(float, 1.0), (float, 0.0)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_evaluate_returns_a_whole_result(open_reward, level):
     result = open_reward("detailed", level=level).evaluate(CHAT, more=(1, "\ud800"))
     assert (result.score, result.reason, result.log) == (1.0, "matches", None)

@@ -162,7 +162,7 @@ def reply(**fields):
             "results.0.score: a score is a finite float, not '1.0'",
         ),
         (reply(results=[{"score": math.nan}]), "score is a finite float, not nan"),
-        (reply(results=[{"score": True}]), "score is a finite float, not True"),
+        (reply(results=[{"score": "1"}]), "score is a finite float, not '1'"),
         (
             reply(results=[{"score": None, "is_score_valid": True}]),
             "a valid result requires a score",

@@ -8,7 +8,6 @@ is discarded when it arrives, so that it is never taken for the answer to a late
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -22,7 +21,7 @@ from websockets.exceptions import (
 )
 
 from guerdon._http import shown_url
-from guerdon._validation import summarize
+from guerdon._validation import as_score, shown, summarize
 from guerdon.envs.client.transport import NetworkTransport, WebSocket, WebSocketTransport
 from guerdon.errors import (
     ClientTimeoutError,
@@ -83,12 +82,9 @@ def parse_result(payload: Any) -> StepResult[dict[str, Any]]:
     if not isinstance(metadata, dict):
         raise InvalidObservationError(f"the server's metadata is not an object: {metadata!r:.80}")
     reward = payload.get("reward")
-    if type(reward) is not float and reward is not None:
-        if not isinstance(reward, (bool, int)):
-            raise InvalidObservationError(f"the server's reward is not a number: {reward!r:.80}")
-        reward = float(reward)
-    if reward is not None and not math.isfinite(reward):
-        raise InvalidObservationError(f"the server's reward is not finite: {reward!r}")
+    if reward is not None and (reward := as_score(reward)) is None:
+        got = shown(payload["reward"])
+        raise InvalidObservationError(f"the server's `reward` must be a finite number, got {got}")
     return StepResult(observation, reward, bool(payload.get("done", False)), metadata)
 
 

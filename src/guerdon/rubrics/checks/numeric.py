@@ -137,7 +137,7 @@ def _wanted_from(value: object) -> Quantity | None:
         return _wanted_in(str(value))
     if isinstance(value, bool) or not isinstance(value, int | float | Fraction | Decimal):
         return None
-    if not math.isfinite(value):
+    if isinstance(value, float | Decimal) and not math.isfinite(value):
         return None
     # A float means the decimal that is written, so that 0.1 is 1/10.
     return Quantity(Fraction(repr(value) if isinstance(value, float) else value), False)

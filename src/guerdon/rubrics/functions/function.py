@@ -23,7 +23,7 @@ import anyio
 from anyio.lowlevel import RunVar
 from pydantic import ValidationError
 
-from guerdon._validation import check_choice, shown
+from guerdon._validation import as_score, check_choice, shown
 from guerdon.errors import RewardFunctionError
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.failure import describe_failure
@@ -510,7 +510,7 @@ def _check_kinds(name: str, positional: list[str], unnamed: list[str]) -> None:
 
 
 def result_of(value: Any, name: str) -> EvaluateResult:
-    """Return the result for a function's return value: a float, a dict or a result.
+    """Return the result for a function's return value: a float, a bool, a dict or a result.
 
     Args:
         value: The return value.
@@ -520,13 +520,14 @@ def result_of(value: Any, name: str) -> EvaluateResult:
         RewardFunctionError: It is something else, or a number in it is not finite.
     """
     kind = type(value)
-    if kind is float and math.isfinite(value):
-        return EvaluateResult(score=value)
+    score = as_score(value)
+    if score is not None:
+        return EvaluateResult(score=score)
     if isinstance(value, EvaluateResult):
         return _checked(value, name)
     if isinstance(value, Mapping):
         return _validated(dict(value), name)
-    if kind is not bool and isinstance(value, Real):
+    if isinstance(value, Real):
         return _validated({"score": value}, name)
     if hasattr(value, "__await__"):
         if hasattr(value, "close"):
