@@ -4,10 +4,18 @@ import signal
 
 import pytest
 
+from guerdon import _logging
+
 # A shell without job control starts background commands with SIGINT ignored, and so all processes
 # that the tests start; some tests are about ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def logging_anew():
+    """Don't count what earlier tests have logged."""
+    _logging._seen.clear()
 
 
 @pytest.fixture(params=["asyncio", "trio"])

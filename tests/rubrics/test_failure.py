@@ -82,3 +82,9 @@ def test_describe_handled_names_the_rubric_that_raised_first():
 
 def test_describe_handled_of_nothing_is_empty():
     assert describe_handled({}) == ""
+
+
+def test_describe_failure_shortens_long_messages():
+    text = describe_failure(ValueError("x" * 4_000_000))
+    assert "characters left out" in text
+    assert len(text) < 2_100

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import logging
 import math
 import threading
 from collections import deque
@@ -28,6 +27,7 @@ import anyio
 from pydantic import ValidationError
 
 from guerdon._background import no_waiting, wait_for
+from guerdon._logging import step_logger
 from guerdon._validation import as_score, summarize
 from guerdon.envs.environment import Environment, StepRecorder
 from guerdon.envs.lock_watch import WatchedThread, lock_watch
@@ -56,7 +56,7 @@ __all__ = [
     "read_action",
 ]
 
-logger = logging.getLogger("guerdon.envs")
+logger = step_logger("guerdon.envs")
 
 # Seconds between two looks at the alarms: the precision of time limits.
 TICK_S = 0.05

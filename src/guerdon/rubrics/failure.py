@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from guerdon._logging import shortened
 from guerdon._validation import as_score
 from guerdon.errors import AsyncRubricError, InvalidScoreError, RubricError
 
@@ -124,10 +125,10 @@ def describe_handled(caught: dict[str, Exception], where: str = "") -> str:
 
 
 def _text(error: BaseException) -> str:
-    """The message of an error, without its path."""
+    """The message of an error, without its path and not too long."""
     try:
         if isinstance(error, RubricError) and error.args:
-            return str(error.args[0])
-        return str(error)
+            return shortened(str(error.args[0]))
+        return shortened(str(error))
     except Exception as unprintable:
         return f"(its message can't be shown: {type(unprintable).__name__})"

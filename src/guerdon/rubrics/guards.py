@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Any
 
+from guerdon._logging import step_logger
 from guerdon._validation import check_choice, check_integer, check_seconds
 from guerdon.errors import GuardTimeoutError, InvalidArgumentError
 from guerdon.rubrics import step_rewards
@@ -19,7 +19,7 @@ from guerdon.rubrics.state import Checked
 
 __all__ = ["Guarded"]
 
-logger = logging.getLogger("guerdon.rubrics")
+logger = step_logger("guerdon.rubrics")
 
 POLICIES = ("raise", "zero", "minimum")
 MAX_RETRIES = 100

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import logging
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
+from guerdon._logging import step_logger
 from guerdon.errors import AsyncRubricError
 from guerdon.rubrics.failure import finite, path_of, trace
 from guerdon.types.score import Score
@@ -23,7 +23,7 @@ from guerdon.types.score import Score
 if TYPE_CHECKING:
     import anyio
 
-logger = logging.getLogger("guerdon.rubrics")
+logger = step_logger("guerdon.rubrics")
 
 
 def is_done(observation: Any) -> bool:

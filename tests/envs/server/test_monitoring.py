@@ -56,6 +56,19 @@ def test_log_of_a_failure_has_session_and_traceback(play, lines):
     assert 'raise ValueError("no luck")' in failed["traceback"]
 
 
+def test_log_of_many_failures_that_quote_large_actions_is_bounded(play, lines):
+    class Quoting(Echo):
+        def step(self, action, **kwargs):
+            raise ValueError("x" * 100_000)
+
+    client = play(Quoting).client()
+    answers = [client.error(step()) for _ in range(20)]
+    assert all(len(json.dumps(each)) < 3_000 for each in answers)
+    logged = [each for each in lines() if each["event"] == "step failed"]
+    assert len(logged) == 5
+    assert sum(len(json.dumps(each)) for each in logged) < 100_000
+
+
 def test_log_of_a_refusal(serve, lines):
     serve(token="secret").http.get("/metadata")
     (refused,) = [each for each in lines() if each["event"] == "refused"]

@@ -18,12 +18,13 @@ from prometheus_client import (
     generate_latest,
 )
 
+from guerdon._logging import step_logger
 from guerdon.envs.environment import COMPONENTS
 from guerdon.types.observation import Observation
 
 __all__ = ["JsonFormatter", "Metrics", "TextFormatter", "log"]
 
-logger = logging.getLogger("guerdon.server")
+logger = step_logger("guerdon.server")
 
 
 def log(
@@ -55,7 +56,7 @@ class JsonFormatter(logging.Formatter):
             "event": record.getMessage(),
         }
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = record.exc_text or self.formatException(record.exc_info)
         try:
             return json.dumps(line, default=str, allow_nan=False)
         except ValueError:  # NaN or infinity
@@ -72,7 +73,8 @@ class TextFormatter(logging.Formatter):
         values = "".join(f"  {name}={_printable(value)}" for name, value in fields.items())
         text = f"{time} {record.levelname.lower():7} {record.getMessage()}{values}"
         if record.exc_info:
-            lines = self.formatException(record.exc_info).splitlines()
+            trace = record.exc_text or self.formatException(record.exc_info)
+            lines = trace.splitlines()
             text += "".join(f"\n  | {_printable(line)}" for line in lines)
         return text
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sqlite3
 import time
@@ -17,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from guerdon._logging import step_logger
 from guerdon._validation import check_integer, shown
 from guerdon.errors import InvalidArgumentError
 
 __all__ = ["MemoryCache", "SqliteCache"]
 
-logger = logging.getLogger("guerdon.rubrics")
+logger = step_logger("guerdon.rubrics")
 
 T = TypeVar("T")
 

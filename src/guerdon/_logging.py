@@ -1,0 +1,94 @@
+"""Loggers of what happens at every step: their messages are short, and repeated ones are counted.
+
+Whoever acts in an environment decides what exceptions quote, and how often a step fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+__all__ = ["shortened", "step_logger"]
+
+MESSAGE, TRACEBACK = 2_000, 8_000  # the most characters
+REPEATS, INTERVAL_S = 5, 60.0  # how often a message is logged in that time
+MOST_KEYS = 1_000
+
+_formatter = logging.Formatter()
+# When each kind of message was first logged, and how often it occurred since.
+_seen: dict[Any, tuple[float, int]] = {}
+
+
+def shortened(text: str, longest: int = MESSAGE) -> str:
+    """Return a text without its middle if it is long.
+
+    Example:
+        >>> shortened("a" * 500 + "b" * 500, 10)
+        'aaaaa… (990 characters left out) …bbbbb'
+
+    Args:
+        text: The text.
+        longest: From how many characters on.
+    """
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}… ({len(text) - 2 * half} characters left out) …{text[-half:]}"
+
+
+def step_logger(name: str) -> logging.Logger:
+    """Return the logger of that name; what it logs is limited in size and number.
+
+    Of the messages of one kind (their text without its arguments but the first, and the class of
+    the exception) five are logged in a minute. The next one says how many were left out.
+
+    Args:
+        name: The name.
+    """
+    logger = logging.getLogger(name)
+    if _limit not in logger.filters:
+        logger.addFilter(_limit)
+    return logger
+
+
+def _limit(record: logging.LogRecord) -> bool:
+    """Shorten a record; returns whether it is logged."""
+    note = _note(record) if record.levelno >= logging.INFO else ""
+    if note is None:
+        return False
+    record.msg, record.args = shortened(record.getMessage()), ()
+    fields = getattr(record, "fields", None)
+    if fields is None:
+        record.msg += note and f" ({note})"
+    else:
+        shown = {name: _field(value) for name, value in fields.items()}
+        record.fields = shown | ({"note": note} if note else {})
+    if record.exc_info:
+        record.exc_text = shortened(_formatter.formatException(record.exc_info), TRACEBACK)
+    return True
+
+
+def _note(record: logging.LogRecord) -> str | None:
+    """What a record says about others of its kind; None if it is one too many."""
+    first = str(record.args[0])[:100] if isinstance(record.args, tuple) and record.args else ""
+    kind = (record.name, record.msg, first, record.exc_info and record.exc_info[0])
+    now = time.monotonic()
+    since, count = _seen.get(kind, (now, 0))
+    note = ""
+    if now - since >= INTERVAL_S:
+        if count > REPEATS:
+            note = f"and {count - REPEATS} more like the last ones in {now - since:.0f} s"
+        since, count = now, 0
+    if kind not in _seen and len(_seen) >= MOST_KEYS:
+        _seen.clear()
+    _seen[kind] = since, count + 1
+    if count >= REPEATS:
+        return None
+    if count == REPEATS - 1:
+        note = f"further ones like it are only counted for {INTERVAL_S:.0f} s"
+    return note
+
+
+def _field(value: Any) -> Any:
+    return value if isinstance(value, (int, float, type(None))) else shortened(str(value))
