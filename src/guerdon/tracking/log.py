@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import sys
@@ -16,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from guerdon._logging import step_logger
 from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError, TrackerError
 from guerdon.tracking.records import line_of
 
 __all__ = ["TrackedRun"]
 
-logger = logging.getLogger(__name__)
+logger = step_logger(__name__)
 
 BATCH_BYTES = 256 << 10
 # Seconds that records are gathered before they are written: together with the time of the write,
@@ -30,7 +30,6 @@ BATCH_BYTES = 256 << 10
 GATHER_S = 0.1
 SYNC_S = 1.0
 RETRY_S = 0.5
-REPORT_S = 60.0
 AT_ONCE = 2000  # records per write, so that a long queue doesn't hold the lock for long
 MANY = 1000  # different names, beyond which a tracker with one chart per name is unusable
 
@@ -332,7 +331,7 @@ class LogWriter:
         self._lacking = 0  # the size of the last records that did not fit
         self._marks: list[threading.Event] = []
         self._stuck = self._stopping = self._ended = False
-        self._synced = self._reported = 0.0
+        self._synced = 0.0
         self._thread = threading.Thread(target=self._run, name="guerdon-reward-log", daemon=True)
         self._thread.start()
 
@@ -465,9 +464,7 @@ class LogWriter:
     def _report(self, problem: str) -> None:
         self.error = problem
         self._on_full(problem)
-        if not self._reported or time.monotonic() - self._reported > REPORT_S:
-            logger.error("%s", problem)
-            self._reported = time.monotonic()
+        logger.error("%s", problem)
 
     def _sync(self, *, now: bool = False) -> None:
         if now or time.monotonic() - self._synced >= SYNC_S:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from guerdon._logging import step_logger
 from guerdon.errors import TrackerError
 from guerdon.tracking.log import Cursor, TrackedRun, unsent
 from guerdon.tracking.records import record_of
@@ -16,7 +16,7 @@ from guerdon.tracking.trackers import TrackerBackend
 
 __all__ = ["Sender", "TrackerStatus"]
 
-logger = logging.getLogger(__name__)
+logger = step_logger(__name__)
 
 LONGEST_PAUSE_S = 30.0
 # How often it looks for records of other processes, and whether another process still sends.
