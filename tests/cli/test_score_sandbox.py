@@ -129,6 +129,7 @@ def test_score_sandbox_strict_reads_only_allowed_files(inside, rows, tmp_path):
     ("args", "message"),
     [
         (["--limit", "seconds=9"], "--limit: these options require --sandbox auto"),
+        (["--reuse"], "--reuse: these options require --sandbox auto"),
         (["--allow-read", "x", "--limit", "files=1"], "--limit and --allow-read: these"),
         (["--sandbox", "auto", "--limit", "second=9"], "got 'second'; did you mean 'seconds'?"),
         (["--sandbox", "auto", "--limit", "seconds=0"], "`seconds` must be in (0, 1e+06], got 0"),

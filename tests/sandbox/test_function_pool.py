@@ -177,7 +177,7 @@ def test_function_pool_survives_a_call_that_uses_foreign_descriptors(executing, 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
 def test_function_pool_call_refuses_a_long_answer(monkeypatch, opened, reuse):
-    monkeypatch.setattr(function_pool, "MAX_ANSWER", 100_000)
+    monkeypatch.setattr("guerdon.sandbox.worker.MAX_ANSWER", 100_000)
     text = (
         "from guerdon import EvaluateResult\ndef f(messages, ground_truth):\n"
         "    return EvaluateResult(score=1.0, reason='x' * ground_truth)"
@@ -209,6 +209,75 @@ def test_function_pool_calls_are_independent(opened):
 def test_function_pool_with_reuse_keeps_state(opened):
     sandbox = opened(COUNTS, reuse=True)
     assert [sandbox.evaluate(CHAT).score for _ in range(3)] == [1.0, 2.0, 3.0]
+
+
+DOES = """
+import os, signal, time
+calls = hoard = 0
+def f(messages, ground_truth):
+    global calls, hoard
+    calls += 1
+    print(ground_truth, end="")
+    exec(ground_truth)
+    return float(calls)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("os._exit(0)", "exited"), ("os._exit(3)", "exited"), ("os.abort()", "signal: SIGABRT"),
+     ("while True: pass", "timeout: it was not done within 1 s"),
+     ("x = b'1' * (1 << 29)", "MemoryError"), ("os.write(1, b'x' * 100_000)", "output_limit"),
+     ("os.write(3, b'x' * 100)", "its answer has more than"),
+     ("os.write(3, bytes(9))", "exited: it wrote to descriptors"), ("1 / 0", "ZeroDivisionError")],
+    ids=["exits with 0", "exits", "aborts", "loops", "memory", "floods",
+         "long answer", "meddles", "raises"],
+)  # fmt: skip
+def test_evaluate_together_fails_one_call_alone(opened, text, error):
+    sandbox = opened(DOES, limits=Limits(seconds=1))
+    texts = ["pass", "''", text, "[]", text, "{}"]
+    results = sandbox.evaluate_together([(CHAT, each, {}) for each in texts])
+    assert [result.score is None for result in results] == [each == text for each in texts]
+    assert all(error in result.error for result in results[2::2][:2])
+    assert [results[place].log for place in (0, 1, 3, 5)] == ["pass", "''", "[]", "{}"]
+    assert results[1].score == 2.0
+
+
+def test_evaluate_together_repeats_a_call_that_others_made_fail(opened):
+    sandbox = opened(DOES, limits=Limits(memory_bytes=100 << 20))
+    keeps = "global hoard; hoard = bytes(60 << 20) + b'1'"
+    later = "import threading; threading.Timer(0.05, os._exit, [0]).start()"
+    for texts in (["pass", keeps, "x = bytes(80 << 20) + b'1'; os._exit(0) if hoard else 0"],
+                  ["pass", later, "time.sleep(0.5)"]):  # fmt: skip
+        results = sandbox.evaluate_together([(CHAT, each, {}) for each in texts])
+        assert [result.error for result in results][:2] == [None, None]
+    assert [result.score for result in results] == [1.0, 2.0, 1.0]
+
+
+def test_evaluate_together_starts_anew_each_time(opened):
+    sandbox = opened(COUNTS)
+    calls = [(CHAT, None, {})] * 3
+    for _ in range(2):
+        assert [each.score for each in sandbox.evaluate_together(calls)] == [1.0, 2.0, 3.0]
+    assert sandbox.evaluate_together([]) == []
+
+
+def test_evaluate_together_reports_invalid_arguments_in_their_result(opened):
+    sandbox = opened("def f(messages, ground_truth): return 1.0")
+    calls = [(CHAT, 1, {}), (CHAT, {3}, {}), (CHAT, 2, {})]
+    first, second, third = sandbox.evaluate_together(calls)
+    assert (first.score, third.score) == (1.0, 1.0)
+    assert "InvalidArgumentError: ground_truth is {3} (set)" in second.error
+
+
+def test_evaluate_together_sends_and_receives_much(opened):
+    sandbox = opened(
+        "from guerdon import EvaluateResult\ndef f(messages, ground_truth):\n"
+        "    return EvaluateResult(score=1.0, reason=ground_truth)"
+    )
+    texts = ["x" * 2_000_000, "y", "z" * 3_000_000]
+    results = sandbox.evaluate_together([(CHAT, text, {}) for text in texts])
+    assert [result.reason for result in results] == texts
 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])

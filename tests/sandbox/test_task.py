@@ -15,7 +15,8 @@ ENDINGS = {"ok", "nonzero", "signal", "timeout", "memory", "output_limit", "sand
 
 
 def task(*, out=b"", err=b"", cause=None, **limits):
-    made = Task(Limits(**limits), piped=False, answer_bytes=1024, cause=cause)
+    made = Task(Limits(**limits), answer_bytes=1024, cause=cause)
+    made.close()
     made.out.content += out
     made.err.content += err
     return made

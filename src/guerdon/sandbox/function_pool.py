@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from guerdon.errors import SandboxError
 from guerdon.sandbox.levels import local_level
 from guerdon.sandbox.pool import Pool
-from guerdon.sandbox.protocol import Execution, Limits
-from guerdon.sandbox.task import Task, limits_message, sealed_file
-from guerdon.sandbox.worker import ReusedWorker, Worker
+from guerdon.sandbox.protocol import Limits
+from guerdon.sandbox.task import Capture, Task, limits_message, sealed_file
+from guerdon.sandbox.worker import MAX_ANSWER, Answer, FunctionWorker, Worker
 
 # The lowest limits of importing a function, which is done once, and may need much.
 OPENING_SECONDS = 10.0
@@ -22,25 +20,9 @@ OPENING_OUTPUT = 64 << 10
 # How many times as long as a call it may take.
 OPENING_CALLS = 5
 
-# Bytes of an answer, and of a description.
-MAX_ANSWER = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of a job.
-
-    Attributes:
-        content: The function's answer; None if it ended before it had answered.
-        execution: How it ended, and what it printed.
-    """
-
-    content: bytes | None
-    execution: Execution
-
 
 class FunctionPool:
-    """Workers that have imported a function. A call runs in a copy of one, or with `reuse` in it.
+    """Workers that have imported a function, and answer jobs in copies of themselves.
 
     Args:
         config: The configuration of the function, which `loader` reads.
@@ -49,8 +31,8 @@ class FunctionPool:
         level: ``strict``, ``process``, or ``auto``, which is ``strict`` or an error.
         workers: How many jobs are answered at the same time.
         limits: What a call may use.
-        reuse: Whether calls run in the process that imported the function: faster, but each call
-            sees the state that earlier ones left.
+        reuse: Whether a copy answers one job after the other: faster, but each sees the state that
+            earlier ones left.
         read: What may be read beside Python's own.
         path: Where modules are found.
 
@@ -79,7 +61,6 @@ class FunctionPool:
     ) -> None:
         local = local_level(level)
         self.name, self.promise = local.name, local.promise
-        self._limits, self._reuse = limits, reuse
         opening = Limits(
             seconds=max(OPENING_SECONDS, OPENING_CALLS * limits.seconds),
             memory_bytes=max(OPENING_MEMORY, limits.memory_bytes),
@@ -90,10 +71,9 @@ class FunctionPool:
             "kind": "functions",
             "loader": loader,
             "path": list(path),
-            "reuse": reuse,
             # Without processor time: that of a template adds up over all its calls.
             "opening": limits_message(opening) | {"cpu": None},
-            "limits": limits_message(limits),
+            "limits": limits_message(limits) | {"cpu": None},
         }
 
         # Not a method: it must not keep this pool alive, which is closed with its last reference.
@@ -101,11 +81,11 @@ class FunctionPool:
             with contextlib.ExitStack() as stack:
                 file = sealed_file(config)
                 stack.callback(os.close, file)
-                task = Task(opening, before=[file], answer_bytes=MAX_ANSWER)
-                if reuse:
-                    return ReusedWorker(settings, task=task, seconds=opening.seconds)
+                task = Task(opening, before=[file], answer_bytes=MAX_ANSWER, answer=Capture())
                 stack.callback(task.close)
-                return Worker(settings, task=task, seconds=opening.seconds)
+                return FunctionWorker(
+                    settings, task=task, seconds=opening.seconds, limits=limits, keep=reuse
+                )
 
         self._pool = Pool(start, workers)
         with self._pool.worker() as worker:
@@ -117,37 +97,26 @@ class FunctionPool:
         Raises:
             SandboxError: The pool is closed, or no worker can be started.
         """
-        with self._task(job) as task:
-            [execution] = self._pool.run([task])
-            return _answer(task, execution)
+        return self.call_each([job])[0]
+
+    def call_each(self, jobs: Sequence[bytes]) -> list[Answer]:
+        """Answer jobs one after the other in a copy, so that each sees the state of those before.
+
+        A job that ends its copy is repeated in a new one, unless it was the first, and the rest
+        follows there.
+        """
+        answers: list[Answer] = []
+        while len(answers) < len(jobs):  # more than once if a worker breaks
+            answers += self._pool.run(jobs[len(answers) :])
+        return answers
 
     async def call_async(self, job: bytes) -> Answer:
         """Like `call`, without blocking the event loop. If it is cancelled, the call is ended."""
-        with self._task(job) as task:
-            [execution] = await self._pool.run_async([task])
-            return _answer(task, execution)
+        answers: list[Answer] = []
+        while not answers:
+            answers = await self._pool.run_async([job])
+        return answers[0]
 
     def close(self) -> None:
         """End all workers."""
         self._pool.close()
-
-    @contextlib.contextmanager
-    def _task(self, job: bytes) -> Iterator[Task]:
-        """Make the task of a worker, and close its descriptors at the end."""
-        if self._reuse:
-            yield Task(self._limits, answer_bytes=MAX_ANSWER, job=job, piped=False)
-            return
-        with contextlib.ExitStack() as stack:
-            try:
-                file = sealed_file(job)
-                stack.callback(os.close, file)
-                task = Task(self._limits, after=[file], answer_bytes=MAX_ANSWER)
-                stack.callback(task.close)
-            except OSError as error:
-                raise SandboxError(f"a job can't be sent to its worker: {error}") from error
-            yield task
-
-
-def _answer(task: Task, execution: Execution) -> Answer:
-    whole = execution.ending == "ok" and task.answer.content
-    return Answer(bytes(task.answer.content) if whole else None, execution)

@@ -7,7 +7,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -15,14 +15,10 @@ from anyio.lowlevel import RunVar
 
 from guerdon._validation import check_integer
 from guerdon.errors import SandboxError
-from guerdon.sandbox.protocol import Execution
-from guerdon.sandbox.task import Task
-from guerdon.sandbox.worker import Worker
+from guerdon.sandbox.worker import CLOSED, Worker
 
 # Seconds that a worker has for ending its calls.
 ENDING = 10.0
-
-CLOSED = "the sandbox was closed, or the call was cancelled"
 
 _numbers = itertools.count()
 
@@ -102,32 +98,23 @@ class Pool:
                 self._free += 1
                 self._changed.notify_all()
 
-    def run(self, tasks: Sequence[Task]) -> list[Execution]:
-        """Run calls in a free worker."""
+    def run(self, calls: Sequence[Any]) -> list[Any]:
+        """Run calls in a free worker; see `run` of the worker."""
         with self.worker() as worker:
-            return self._explained(worker.run(tasks))
+            return worker.run(calls)
 
-    def _explained(self, executions: list[Execution]) -> list[Execution]:
-        """Return executions, with a detail for those that were ended by the end of the pool."""
-        if not self._closed:
-            return executions
-        return [
-            replace(each, detail=CLOSED) if each.ending == "sandbox_error" else each
-            for each in executions
-        ]
-
-    async def run_async(self, tasks: Sequence[Task]) -> list[Execution]:
+    async def run_async(self, calls: Sequence[Any]) -> list[Any]:
         """Like `run`, without blocking the event loop. If it is cancelled, the calls are ended."""
         call = _Call()
 
-        def run() -> list[Execution]:
+        def run() -> list[Any]:
             with self._changed:
                 if call.cancelled:
                     raise SandboxError(CLOSED)
                 call.began = True
             try:
                 with self.worker(call) as worker:
-                    return self._explained(worker.run(tasks))
+                    return worker.run(calls)
             finally:
                 call.ended.set()
 

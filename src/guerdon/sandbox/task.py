@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -61,8 +62,11 @@ class Capture:
         self.reading = -1
         self.writing: int | None = None
         if piped:
-            self.reading, self.writing = os.pipe()
+            self.reading, self.writing = self._open()
             os.set_blocking(self.reading, False)
+
+    def _open(self) -> tuple[int, int]:
+        return os.pipe()
 
     def close_writing(self) -> None:
         """Close the end for writing, which the call has its own copy of."""
@@ -92,6 +96,40 @@ class Capture:
         return self.content[:most].decode("utf-8", "replace")
 
 
+class Stream(Capture):
+    """A stream to a call, which receives jobs on it and answers them.
+
+    Attributes:
+        unsent: What is still to be written of a job.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsent = memoryview(b"")
+        self._last = False
+
+    def _open(self) -> tuple[int, int]:
+        own, theirs = socket.socketpair()
+        return own.detach(), theirs.detach()
+
+    def send(self, job: bytes, *, last: bool) -> None:
+        """Begin to write a job; if it is the last one, the stream ends after it."""
+        self.unsent, self._last = memoryview(job), last
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the stream accepts now."""
+        try:
+            self.unsent = self.unsent[os.write(self.reading, self.unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:  # the call has ended, and is reported
+            self.unsent = self.unsent[:0]
+        if self._last and not self.unsent:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.reading)) as stream:
+                stream.shutdown(socket.SHUT_WR)
+
+
 @dataclass(slots=True)
 class Task:
     """One call that a worker runs, and its output.
@@ -102,11 +140,9 @@ class Task:
         after: Its descriptors that come after them.
         answer_bytes: How long its answer may be.
         link: Its end of a stream to another call; it is closed here once the call has it.
-        job: The job, if it is sent by a stream.
-        piped: Whether it has outputs of its own.
+        answer: What it answers; of a call that receives jobs, their stream.
         out: What it prints.
         err: What it prints as errors.
-        answer: What it answers.
         cause: Why the host ended it; None if it didn't.
     """
 
@@ -115,16 +151,10 @@ class Task:
     after: Sequence[int] = ()
     answer_bytes: int = 0
     link: socket.socket | None = None
-    job: bytes = b""
-    piped: bool = True
-    out: Capture = field(init=False)
-    err: Capture = field(init=False)
-    answer: Capture = field(init=False)
+    answer: Capture = field(default_factory=lambda: Capture(piped=False))
+    out: Capture = field(default_factory=Capture)
+    err: Capture = field(default_factory=Capture)
     cause: str | None = None
-
-    def __post_init__(self) -> None:
-        self.out, self.err = Capture(piped=self.piped), Capture(piped=self.piped)
-        self.answer = Capture(piped=self.piped and self.answer_bytes > 0)
 
     @property
     def captures(self) -> list[Capture]:
@@ -158,6 +188,12 @@ class Task:
         else:
             return False
         return True
+
+    def drop(self) -> None:
+        """Drop what it has written so far, before the next job."""
+        self.read()
+        for each in self.captures:
+            each.content.clear()
 
     def close(self) -> None:
         """Close those of its outputs that are still open."""

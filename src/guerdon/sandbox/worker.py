@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -18,11 +19,11 @@ from guerdon.errors import SandboxError
 from guerdon.sandbox.levels import executable_paths, own_paths, unavailable, wrapped
 from guerdon.sandbox.locking.canaries import Finding
 from guerdon.sandbox.locking.privileges import ReservedUser
-from guerdon.sandbox.protocol import Execution
+from guerdon.sandbox.protocol import Execution, Limits
 from guerdon.sandbox.supervisor.channels import receive, send
 from guerdon.sandbox.supervisor.folders import empty
 from guerdon.sandbox.supervisor.processes import end_session
-from guerdon.sandbox.task import Task, limits_message
+from guerdon.sandbox.task import Stream, Task, limits_message
 
 # Seconds that a supervisor has for starting, and, beyond the time of a call, for reporting how the
 # call ended. After that the sandbox has failed.
@@ -57,8 +58,16 @@ INTERPRETERS = {"LD_LIBRARY_PATH"}
 
 _LENGTH = struct.Struct("!Q")
 
-# The report of a reused process on a call that it has answered.
-ANSWERED = {"status": 0}
+# The report of a call on a job that it has answered, and that didn't end it.
+ANSWERED: dict[str, Any] = {"status": 0}
+
+# Bytes of an answer, and of a description.
+MAX_ANSWER = 64 << 20
+
+# How long a call may be kept, and the seconds between two measurements of it.
+KEPT_SECONDS, KEPT_LOOK = 1e9, 0.05
+
+CLOSED = "the sandbox was closed, or the call was cancelled"
 
 
 class Worker:
@@ -85,7 +94,7 @@ class Worker:
         self, config: dict[str, Any], *, task: Task | None = None, seconds: float = 0.0
     ) -> None:
         self._owner = os.getpid()
-        self.broken = False
+        self.broken = self._aborted = False
         self._process: subprocess.Popen[bytes] | None = None
         self._user: ReservedUser | None = None
         with contextlib.ExitStack() as stack:
@@ -175,7 +184,7 @@ class Worker:
             self._send({"jobs": [limits_message(task.limits) for task in tasks]}, tasks)
             message = self._listen(tasks, deadline)
         except OSError as error:
-            message = {"failed": f"its worker is gone: {error}"}
+            message = {"failed": self._gone(f"its worker is gone: {error}")}
         except BaseException:  # such as ctrl-C: the calls still run
             self.broken = True
             raise
@@ -214,19 +223,23 @@ class Worker:
             for fd in ready:
                 if captures[fd].ended:
                     poller.unregister(fd)
-        return {"failed": "its worker doesn't answer"}
+        return {"failed": self._gone("its worker doesn't answer")}
 
     def _receive(self) -> dict[str, Any]:
         try:
             return receive(self._channel)[0]
         except EOFError:
-            return {"failed": "its worker was killed"}
+            return {"failed": self._gone("its worker was killed")}
         except (ValueError, OSError) as error:
-            return {"failed": f"its worker is gone: {error}"}
+            return {"failed": self._gone(f"its worker is gone: {error}")}
+
+    def _gone(self, why: str) -> str:
+        """Return why a worker has no report."""
+        return CLOSED if self._aborted else why
 
     def abort(self) -> None:
         """End it from any thread; `run` then returns."""
-        self.broken = True
+        self.broken = self._aborted = True
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
 
@@ -258,102 +271,178 @@ class Worker:
             os.rmdir(self.folder)
 
 
-class ReusedWorker(Worker):
-    """A worker whose one process, which imported the function, answers all jobs.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a job.
 
-    Each call sees the state that earlier ones left. A call that reaches a limit ends the worker.
+    Attributes:
+        content: The function's answer; None if it ended before it had answered.
+        execution: How it ended, and what it printed.
+    """
+
+    content: bytes | None
+    execution: Execution
+
+
+class FunctionWorker(Worker):
+    """A worker whose calls answer the jobs of a function.
 
     Args:
         config: Its configuration.
-        task: Captures the output of its setup and of all calls; it is closed with the worker.
+        task: Captures the output of its setup, and has the descriptors for it.
         seconds: How long its setup may take.
+        limits: What each job may use.
+        keep: Whether a call is kept after its jobs, for those of the next `run`.
     """
 
-    def __init__(self, config: dict[str, Any], *, task: Task, seconds: float) -> None:
-        self._stream, theirs = socket.socketpair()
-        self._outputs = task
-        with theirs:
-            task.after = [theirs.fileno()]
-            try:
-                super().__init__(config, task=task, seconds=seconds)
-            except BaseException:
-                self._stream.close()
-                task.close()
-                raise
-        self._stream.setblocking(False)
+    def __init__(
+        self, config: dict[str, Any], *, task: Task, seconds: float, limits: Limits, keep: bool
+    ) -> None:
+        self._limits, self._keep = limits, keep
+        self._kept: Task | None = None
+        super().__init__(config, task=task, seconds=seconds)
 
-    def run(self, tasks: Sequence[Task]) -> list[Execution]:
-        """Run one call."""
-        self._check_owner()
-        [task] = tasks
-        # What was printed between two calls is dropped.
-        self._outputs.read()
-        for capture in (self._outputs.out, self._outputs.err):
-            capture.content, capture.ended = bytearray(), False
-        task.out, task.err = self._outputs.out, self._outputs.err
-        task.answer.reading, task.answer.ended = self._stream.fileno(), False
-        task.answer_bytes += _LENGTH.size  # its length comes before the answer
-        began = monotonic()
-        try:
-            report = self._exchange(task, began + task.limits.seconds)
-        except OSError as error:
-            report = {"problem": f"its worker is gone: {error}"}
-        except BaseException:  # such as ctrl-C: the calls still run
-            self.broken = True
-            raise
-        self.broken |= task.cause is not None or report != ANSWERED
-        return [task.execution(report | {"seconds": monotonic() - began})]
+    def run(self, jobs: Sequence[bytes]) -> list[Answer]:  # type: ignore[override]
+        """Answer jobs, one after the other in the same call.
 
-    def _exchange(self, task: Task, deadline: float) -> dict[str, Any]:
-        """Send the job, and read the answer and what is printed meanwhile.
+        A job that ends its call, or reaches a limit, is repeated as the first one of another call,
+        unless it was the first: so it fails alone, and never because of those before it.
 
         Returns:
-            The report of the call; why it was ended is recorded in the task.
+            The answers; if this worker broke, only those up to then.
         """
-        captures = {each.reading: each for each in task.captures}
-        poller = select.poll()
-        for fd in captures:
-            poller.register(fd, select.POLLIN)
-        self._stream.settimeout(task.limits.seconds)
+        self._check_owner()
+        answers: list[Answer] = []
         try:
-            self._stream.sendall(_LENGTH.pack(len(task.job)) + task.job)
-        except TimeoutError:
-            deadline = 0.0
-        except OSError:
-            return self._how_it_ended(task)
-        self._stream.setblocking(False)
-        while (missing := _missing(task.answer.content)) > 0:
-            if task.answer.ended:
-                return self._how_it_ended(task)
-            ready = _ready(poller, deadline)
-            if not ready or missing > task.answer_bytes:
-                task.cause = "answer" if ready else "timeout"
-            if task.read() or task.cause is not None:
-                return ANSWERED
-            for fd in ready:
-                if captures[fd].ended:
-                    poller.unregister(fd)  # the function has closed it
-        del task.answer.content[: _LENGTH.size]
-        return ANSWERED
+            while len(answers) < len(jobs) and not self.broken:
+                first = self._kept is None
+                answer = self._answer(jobs[len(answers)], len(jobs) - len(answers))
+                if first or answer.content is not None:
+                    answers.append(answer)
+        except BaseException:  # such as ctrl-C: the call still runs
+            self.broken = True
+            raise
+        return answers
 
-    def _how_it_ended(self, task: Task) -> dict[str, Any]:
-        """The supervisor's report of the process, which has closed its stream."""
-        send(self._channel, {"ask": "template"})
-        message = self._listen([], monotonic() + GRACE)
+    def _answer(self, job: bytes, left: int) -> Answer:
+        """Answer a job in the call that is kept, or in a new one.
+
+        Args:
+            job: The job.
+            left: How many jobs there are, from this one on.
+        """
+        last, alone = left == 1 and not self._keep, self._kept is None and left == 1
+        try:
+            if self._kept is None:
+                task = self._begin(left)
+            else:
+                task = self._kept
+                task.drop()
+            report = self._exchange(task, job, last=last, alone=alone and not self._keep)
+        except OSError as error:
+            self.broken = True
+            report = {"problem": self._gone(f"its worker is gone: {error}")}
+        execution = task.execution(report)
+        whole = execution.ending == "ok" and _missing(task.answer.content) == 0
+        content = bytes(task.answer.content[_LENGTH.size :]) if whole else None
+        if last or content is None:
+            task.close()
+            self._kept = None
+        return Answer(content, execution)
+
+    def _begin(self, jobs: int) -> Task:
+        """Start a call."""
+        self._kept = task = Task(self._limits, answer_bytes=MAX_ANSWER, answer=Stream())
+        message = limits_message(self._limits)
+        if self._keep:
+            message = message | {"seconds": KEPT_SECONDS, "cpu": None, "every": KEPT_LOOK}
+        elif jobs > 1:
+            message = message | {name: jobs * message[name] for name in ("seconds", "cpu")}
+        self._send({"jobs": [message]}, [task])
+        return task
+
+    def _exchange(self, task: Task, job: bytes, *, last: bool, alone: bool) -> dict[str, Any]:
+        """Send a job, and read its answer and what is printed meanwhile.
+
+        Args:
+            task: The call.
+            job: The job.
+            last: Whether to end the call with it.
+            alone: Whether it is the only one of the call, whose time the supervisor limits.
+
+        Returns:
+            The report of the call's end, or `ANSWERED`.
+        """
+        stream = task.answer
+        assert isinstance(stream, Stream)
+        began = monotonic()
+        give_up_at = began + task.limits.seconds + GRACE
+        deadline = give_up_at if alone else began + task.limits.seconds
+        stream.send(_LENGTH.pack(len(job)) + job, last=last)
+        poller = select.poll()
+        poller.register(self._channel, select.POLLIN)
+        if last and not stream.unsent:
+            poller.poll(SOON * 1000)  # as in `_listen`
+        while True:
+            _register(poller, task)
+            ready = poller.poll(max(0.0, deadline - monotonic()) * 1000)
+            if stream.unsent:
+                stream.flush()
+            exceeded = task.read()
+            if self._channel.fileno() in dict(ready):
+                return self._ended(task)
+            if task.cause is None and not alone:
+                missing = _missing(stream.content)
+                if missing == 0 and not last:
+                    return ANSWERED | {"seconds": monotonic() - began}
+                task.cause = _cause(missing, task.answer_bytes, late=not ready)
+                exceeded = task.cause is not None
+            elif not ready:
+                self.broken = True
+                return {"problem": self._gone("its worker doesn't answer")}
+            if exceeded:
+                send(self._channel, {"end": task.cause, "call": 0})
+                deadline = give_up_at
+
+    def _ended(self, task: Task) -> dict[str, Any]:
+        """Return the supervisor's report of a call that has ended."""
+        message = self._receive()
+        self.broken |= "failed" in message or bool(message["problem"])
         task.read()  # what was still in the pipes
-        return message["ended"][0] if "ended" in message else {"problem": message["failed"]}
+        reports = message.get("ended") or [{"problem": message["failed"]}]
+        return dict(reports[0])
 
     def close(self) -> None:
         """End all its processes."""
-        self._stream.close()
+        if self._kept is not None:
+            self._kept.close()
         super().close()
-        self._outputs.close()
 
 
-def _ready(poller: select.poll, deadline: float) -> list[int]:
-    """Return the descriptors that can be read; none after the deadline."""
-    left = deadline - monotonic()
-    return [fd for fd, _ in poller.poll(left * 1000)] if left > 0 else []
+def _register(poller: select.poll, task: Task) -> None:
+    """Wait for what a call writes, and for room for what it doesn't have yet."""
+    for capture in task.captures:
+        if capture.ended:
+            with contextlib.suppress(KeyError):
+                poller.unregister(capture.reading)
+        else:
+            room = select.POLLOUT if isinstance(capture, Stream) and capture.unsent else 0
+            poller.register(capture.reading, select.POLLIN | room)
+
+
+def _cause(missing: int, most: int, *, late: bool) -> str | None:
+    """Return why a job is ended; None if it isn't.
+
+    Args:
+        missing: How many bytes of its answer haven't come.
+        most: How many it may have.
+        late: Whether its time is up.
+    """
+    if missing < 0:
+        return "meddled"
+    if missing > most:
+        return "answer"
+    return "timeout" if late else None
 
 
 def _missing(answer: bytearray) -> int:

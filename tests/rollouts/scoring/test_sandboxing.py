@@ -176,10 +176,26 @@ def test_sandbox_report_describes_the_sandbox(row, write_rows, run, spec, tmp_pa
     promise = report.sandbox["promise"]
     assert report.sandbox == {
         "level": "process", "promise": promise, "limits": asdict(Limits(seconds=9)),
-        "allow_read": [str(tmp_path)],
+        "allow_read": [str(tmp_path)], "reuse": False,
     }  # fmt: skip
     assert promise
     assert run(write_rows([row("1")]), spec("function"))[0].sandbox is None
+
+
+def test_sandbox_reuse_scores_the_same_rows(row, write_rows, run, spec):
+    reuse = SandboxSettings("process", reuse=True)
+    file = write_rows([row(str(number), id=number) for number in range(300)])
+    for name in ("function", "rubric"):
+        _, expected = run(file, spec(name))
+        report, rows = run(file, spec(name), sandbox=reuse, workers=2)
+        assert [each | {"sandbox": "process"} for each in expected] == rows
+        assert report.scored == 300
+
+
+def test_sandbox_reuse_shares_copies(row, write_rows, run, spec):
+    reuse = SandboxSettings("process", reuse=True)
+    _, rows = run(write_rows([row("x")] * 50), spec("remembers"), sandbox=reuse)
+    assert max(each["score"] for each in rows) > 1.0
 
 
 @pytest.mark.parametrize(

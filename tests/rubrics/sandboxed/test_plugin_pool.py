@@ -27,7 +27,7 @@ SOURCE = RewardSource(
 def offered(monkeypatch):
     """A plug-in by the name of `plugged`, which is made of the level `process`."""
 
-    def make(*, workers, limits, allow_read):
+    def make(*, workers, limits, packages, allow_read):
         sandbox = open_sandbox("process", workers=workers, limits=limits)
         sandbox.name, sandbox.promise = "plugged", "what a plug-in promises"
         return sandbox

@@ -138,6 +138,7 @@ def score_in_threads(
     workers: int,
     stop: Callable[[], None],
     interrupts: Interrupts,
+    chunks: bool = False,
 ) -> Iterator[ScoredChunk]:
     """Score batches in threads that wait for a sandbox.
 
@@ -149,9 +150,10 @@ def score_in_threads(
         workers: The number of threads.
         stop: Ends what is being scored, so that the threads return.
         interrupts: Where ctrl-C is allowed and recorded.
+        chunks: Whether to score many batches at a time.
 
     Yields:
-        The result of each batch, in order.
+        The result of each batch or chunk, in order.
 
     Raises:
         GuerdonError: What reading the lines raised, after the results of the lines before.
@@ -168,7 +170,7 @@ def score_in_threads(
                 interrupts=interrupts,
                 finishes=finishes,
                 ahead=2 * workers + 1,
-                largest=1,
+                largest=CHUNK_BATCHES if chunks else 1,
             )
         finally:
             stop()

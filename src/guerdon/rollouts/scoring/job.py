@@ -244,7 +244,12 @@ class ScoringJob:
         if self.sandbox is not None:
             stop = pipeline.scorer.close
             return execution.score_in_threads(
-                batches, pipeline, workers=self.workers, stop=stop, interrupts=interrupts
+                batches,
+                pipeline,
+                workers=self.workers,
+                stop=stop,
+                interrupts=interrupts,
+                chunks=pipeline.scorer.scores_chunks,
             )
         if self.workers > 1:
             return execution.score_in_processes(
@@ -345,7 +350,9 @@ class ScoringPipeline:
             into: The summary in which to count the rows; None counts them in a new one.
             allowed: Where ctrl-C may interrupt; the batches before it are kept.
         """
-        start, interrupted = perf_counter(), False
+        start, interrupted, count = perf_counter(), False, len(batches)
+        if self.scorer.scores_chunks and not self.takes_groups:
+            batches = [[line for lines in batches for line in lines]]
         scored: list[list[ScoredRow]] = []
         try:
             with allowed():
@@ -360,7 +367,7 @@ class ScoringPipeline:
             encoded=b"".join(encode_row(row) for batch in scored for row, _ in batch),
             rows=sum(map(len, scored)),
             read=sum(len(line) for lines in batches[: len(scored)] for _, line in lines),
-            batches=len(scored),
+            batches=count if len(scored) == len(batches) else len(scored),
             seconds=perf_counter() - start,
             interrupted=interrupted,
             summary=summary if into is None else None,

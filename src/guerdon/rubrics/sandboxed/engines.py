@@ -33,10 +33,11 @@ from guerdon.rubrics.sandboxed.source import (
     find_source,
     wanted_of,
 )
-from guerdon.sandbox.function_pool import Answer, FunctionPool
+from guerdon.sandbox.function_pool import FunctionPool
 from guerdon.sandbox.levels import LEVELS
 from guerdon.sandbox.opening import open_plug_in
 from guerdon.sandbox.protocol import Execution, Limits, Sandbox
+from guerdon.sandbox.worker import Answer
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import Message
 
@@ -104,6 +105,10 @@ class InProcess:
                 )
             return asyncio.run(self.run_async(call))
         return self._results(self._evaluate(call))
+
+    def run_each(self, calls: Sequence[Arguments]) -> list[Results]:
+        """Run calls one after the other."""
+        return [self.run(call) for call in calls]
 
     async def run_async(self, call: Arguments) -> Results:
         """Like `run`, without blocking the event loop."""
@@ -184,6 +189,10 @@ sys.__stdout__.flush()
         execution = self._sandbox.run(self.WRAPPER, stdin=stdin, limits=self._wider)
         return self._read(execution, marker)
 
+    def call_each(self, jobs: Sequence[bytes]) -> list[Answer]:
+        """Run calls, each by itself."""
+        return [self.call(job) for job in jobs]
+
     async def call_async(self, job: bytes) -> Answer:
         """Like `call`. If it is cancelled, the call is ended."""
         marker, stdin = self._job(job)
@@ -232,12 +241,17 @@ class Pooled:
 
     def run(self, call: Arguments) -> Results:
         """Run a call."""
-        job = write_call(*call)
+        return self.run_each([call])[0]
+
+    def run_each(self, calls: Sequence[Arguments]) -> list[Results]:
+        """Run calls one after the other in one copy."""
+        jobs = [write_call(*call) for call in calls]
         try:
-            answer = self._pool.call(job)
+            answers = self._pool.call_each(jobs)
         except SandboxError as error:
-            answer = _failed(error)
-        return self._results(answer, len(call.rollouts))
+            answers = [_failed(error)] * len(jobs)
+        pairs = zip(answers, calls, strict=True)
+        return [self._results(answer, len(call.rollouts)) for answer, call in pairs]
 
     async def run_async(self, call: Arguments) -> Results:
         """Like `run`. If it is cancelled, the call is ended."""

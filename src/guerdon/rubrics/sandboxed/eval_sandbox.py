@@ -11,8 +11,8 @@ import anyio
 
 from guerdon._validation import check_choice, check_integer, shown
 from guerdon.errors import InvalidArgumentError, SandboxError
-from guerdon.rubrics.functions.function import Mode, Parameters, RewardFunction
-from guerdon.rubrics.sandboxed.engines import Arguments, open_engine
+from guerdon.rubrics.functions.function import Mode, Parameters, RewardFunction, failed
+from guerdon.rubrics.sandboxed.engines import Arguments, Results, open_engine
 from guerdon.rubrics.sandboxed.messages import Description, check_json, check_messages
 from guerdon.rubrics.sandboxed.source import RewardSource
 from guerdon.sandbox.protocol import Limits
@@ -119,8 +119,8 @@ class EvalSandbox:
             that you wrote.
         workers: How many calls run at the same time.
         limits: What each call may use.
-        reuse: Whether calls run in the process that imported the function: faster, but each call
-            sees the state that earlier ones left.
+        reuse: Whether a copy is kept for further calls: faster, but each call sees the state that
+            earlier ones left.
         allow_read: Files and folders that the function may read, in addition to Python, installed
             packages, and its own file or package. If the folder of its file is among them, it may
             import the modules in that folder.
@@ -250,6 +250,43 @@ class EvalSandbox:
             for place, call in enumerate(calls):
                 group.start_soon(run, place, call)
         return [result for results in found for result in results]
+
+    def evaluate_together(self, calls: Sequence[tuple[Any, Any, dict[str, Any]]]) -> Results:
+        """Score several conversations of a pointwise function, one after the other in one copy.
+
+        That saves a fork for each. Each call sees the state that those before it left, and has the
+        limits to itself. One that ends the copy, or reaches a limit, is repeated in a fresh copy,
+        and so fails alone.
+
+        Example:
+            >>> from guerdon import EvalSandbox
+            >>> from guerdon.rubrics import RewardSource
+            >>> source = RewardSource("def equal(messages, ground_truth, wanted): "
+            ...                       "return float(ground_truth == wanted)", "equal")
+            >>> with EvalSandbox(source, level="process") as sandbox:
+            ...     results = sandbox.evaluate_together([([], 1, {"wanted": 1}), ([], 1, {})])
+            >>> results[0].score, results[1].error.partition(":")[0]
+            (1.0, 'TypeError')
+
+        Args:
+            calls: The messages, the ground truth and the other arguments of each call.
+
+        Returns:
+            A result for each; it is invalid if its arguments are.
+
+        Raises:
+            SandboxError: The sandbox is closed.
+        """
+        results: list[EvaluateResult | None] = []
+        valid: list[Arguments] = []
+        for call in calls:
+            try:
+                valid.append(self._one(*call))
+                results.append(None)
+            except InvalidArgumentError as error:
+                results.append(failed(error))
+        found = (each[0] for each in self._engine.run_each(valid))
+        return [next(found) if result is None else result for result in results]
 
     def close(self) -> None:
         """End all calls and workers; it can't be used again."""

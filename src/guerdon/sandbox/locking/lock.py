@@ -82,9 +82,6 @@ class LimitsLock:
         """Lock a copy of a locked template."""
         self.lock_program(limits)
 
-    def lock_reused(self) -> None:
-        """Lock a template that answers calls itself, without limits that add up over calls."""
-
     def close(self) -> None:
         """Release what it has reserved, such as the user."""
 
@@ -160,10 +157,6 @@ class StrictLock(LimitsLock):
     def lock_function_call(self, limits: dict[str, Any]) -> None:
         """Load the filter of a call; it has the limits of its template."""
         # It ends with the template, which is in the same group.
-        self._filters["function_call"].load(os.getpid())
-
-    def lock_reused(self) -> None:
-        """Load the filter of a call in the template itself."""
         self._filters["function_call"].load(os.getpid())
 
     def close(self) -> None:

@@ -180,7 +180,3 @@ class Calls:
 
     def look_idle(self) -> None:
         """Check between requests that nothing runs."""
-
-    def last_report(self) -> dict[str, Any]:
-        """Return how the process ended that answers all calls itself."""
-        return {}

@@ -39,8 +39,8 @@ from guerdon.sandbox.supervisor.processes import (
     stat_of,
 )
 
-# Seconds between two checks of a template that should be idle, and of one that answers calls.
-IDLE_LOOK, REUSED_LOOK = 1.0, 0.05
+# Seconds between two checks of a template that should be idle.
+IDLE_LOOK = 1.0
 # Seconds of processor time that an idle template may use between two checks.
 IDLE_CPU = 0.1
 
@@ -51,12 +51,12 @@ SIGNALS, MOST = 64, 2.0**50
 REPORTING = 1.0
 
 # The descriptors of a template: the standard ones, the supervisor's channel, the configuration of
-# the function, where its description goes, and, if it answers calls itself, their stream.
-SUPERVISOR, CONFIG, DESCRIPTION, JOBS = 3, 4, 5, 6
+# the function, and where its description goes.
+SUPERVISOR, CONFIG, DESCRIPTION = 3, 4, 5
 
-# Those of a call: the standard ones, where the answer goes, the job, and last the pipe on which it
+# Those of a call: the standard ones, the stream of jobs and answers, and last the pipe on which it
 # reports that it has started.
-ANSWER = 3
+JOBS = 3
 
 # What a template reports to the supervisor: that it is ready, and for each call its exit code,
 # seconds of processor time, and peak bytes of memory. Little is done between two forks, since each
@@ -109,7 +109,6 @@ class FunctionCalls(Calls):
 
     def __init__(self, config: dict[str, Any], fds: list[int], host: socket.socket) -> None:
         super().__init__(config, "function_call")
-        self._final: dict[str, Any] | None = None
         self._channel, theirs = socket.socketpair()
         self._group = os.fork()
         if self._group == 0:
@@ -125,8 +124,7 @@ class FunctionCalls(Calls):
         self._channel.setblocking(False)
         self.wakes = [self._channel.fileno()]
         self._await_opening(config["opening"], host)
-        self._limits, self._reuse = config["limits"], config["reuse"]
-        self.look_every = REUSED_LOOK if self._reuse else IDLE_LOOK
+        self._limits, self.look_every = config["limits"], IDLE_LOOK
         self._looked, self._called = monotonic(), False
         self._baseline, self._stat = memory_of(self._group), stat_of(self._group)
 
@@ -185,16 +183,13 @@ class FunctionCalls(Calls):
         call = Call(self._limits, list, self._baseline)
         if memory > self._baseline + self._limits["memory"]:
             call.cause = "memory"
-        elif self._reuse and self._stat and self._stat.threads > self._limits["processes"]:
-            call.cause = "processes"
-        elif self._others() or (not self._reuse and self._is_active(before)):
+        elif self._others() or self._is_active(before):
             call.cause = "left_running"
         # Its copies share what it has now.
         self._baseline = min(self._baseline, memory)
         self._called = False
         if call.cause is not None:
             self._end(call)
-            self._final = call.report()
 
     def _is_active(self, before: Stat | None) -> bool:
         """Return whether something runs in a template that should only wait, or fork and wait."""
@@ -279,15 +274,6 @@ class FunctionCalls(Calls):
             empty(self.folder)
         return None
 
-    def last_report(self) -> dict[str, Any]:
-        """End the template, which has closed its stream, and return how it ended."""
-        if self._final is not None:
-            return self._final
-        call = Call({"seconds": REPORTING}, list, self._baseline)
-        self._ends()
-        self._end(call)
-        return call.report()
-
     def close(self) -> None:
         """End everything."""
         self._channel.close()
@@ -305,8 +291,8 @@ def serve(config: dict[str, Any], channel: socket.socket, fds: list[int], lock: 
     Args:
         config: The configuration of the worker.
         channel: The stream to the supervisor.
-        fds: The configuration of the function, standard output and error, where its description
-            goes, and the stream of jobs if calls are answered here.
+        fds: The configuration of the function, standard output and error, and where its description
+            goes.
         lock: How it is locked, before any user code is imported.
     """
     os.setpgid(0, 0)
@@ -330,23 +316,14 @@ def serve(config: dict[str, Any], channel: socket.socket, fds: list[int], lock: 
     with open(DESCRIPTION, "wb") as file:
         file.write(callee.description)
     # The kernel counts the template with its calls.
-    lock.limit_calls(config["limits"] | {"others": 0 if config["reuse"] else 1})
-    if config["reuse"]:
-        lock.lock_reused()
-        supervisor.send(READY)
-        with contextlib.suppress(EOFError), open(JOBS, "r+b", buffering=0) as stream:
-            while True:
-                (length,) = _LENGTH.unpack(read_exactly(stream, _LENGTH.size))
-                answer = callee.answer(read_exactly(stream, length))
-                write_all(JOBS, _LENGTH.pack(len(answer)) + answer)
-    else:
-        callee.warm_up()
-        gc.disable()  # calls are short
-        gc.collect()
-        gc.freeze()  # a collection would write to, and so copy, pages in the calls
-        supervisor.send(READY)
-        while fds := socket.recv_fds(supervisor, 1, MOST_FDS)[1]:
-            _fork(callee, supervisor, fds, lock, config["limits"])
+    lock.limit_calls(config["limits"] | {"others": 1})
+    callee.warm_up()
+    gc.disable()  # most calls are short
+    gc.collect()
+    gc.freeze()  # a collection would write to, and so copy, pages in the calls
+    supervisor.send(READY)
+    while fds := socket.recv_fds(supervisor, 1, MOST_FDS)[1]:
+        _fork(callee, supervisor, fds, lock, config["limits"])
     os._exit(0)
 
 
@@ -363,9 +340,8 @@ def _fork(
         code = 70
         try:
             given = [os.open(os.devnull, os.O_RDONLY), *fds]
-            job = start_call(given, lambda: lock.lock_function_call(limits), _content)
-            write_all(ANSWER, callee.answer(job))
-            code = 0
+            start_call(given, lambda: lock.lock_function_call(limits), lambda _: None)
+            code = _answer_jobs(callee)
         except BaseException:  # not of the function: `answer` returns those
             traceback.print_exc()
         finally:
@@ -377,6 +353,17 @@ def _fork(
     supervisor.send(ENDED.pack(code, used.ru_utime + used.ru_stime, used.ru_maxrss << 10))
 
 
-def _content(fd: int) -> bytes:
-    with open(fd, "rb", buffering=0) as file:
-        return file.read()
+def _answer_jobs(callee: Callee) -> int:
+    """In a call: answer jobs until there are no more, and return the exit code."""
+    stream = open(JOBS, "r+b", buffering=0)  # noqa: SIM115  (the process ends with it)
+    try:
+        while True:
+            (length,) = _LENGTH.unpack(read_exactly(stream, _LENGTH.size))
+            answer = callee.answer(read_exactly(stream, length))
+            write_all(JOBS, _LENGTH.pack(len(answer)) + answer)
+            gc.enable()
+    except EOFError:
+        return 0
+    except MemoryError:  # a job or an answer itself exceeds the limit
+        os.write(2, b"MemoryError\n")
+        return 1

@@ -110,9 +110,6 @@ class Supervisor:
         """
         self.wait_for_request()
         message, fds = receive(self.channel)
-        if "ask" in message:
-            reply(self.channel, {"ended": [self.starter.last_report()]})
-            return False
         if "end" in message:
             return True  # its call has ended meanwhile
         failed = None
@@ -165,7 +162,7 @@ class Supervisor:
         calls = self.starter.calls
         looked = monotonic()
         while not calls[-1].done:
-            look_at = looked + LOOK_EVERY
+            look_at = looked + calls[-1].limits.get("every", LOOK_EVERY)
             if looked < calls[-1].deadline < look_at:
                 look_at = calls[-1].deadline
             wait = max(0.001, look_at - monotonic())
