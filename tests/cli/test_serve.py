@@ -185,7 +185,13 @@ def test_serve_warns_of_an_exposed_address_without_a_token(serving):
     server = serving("--host", "0.0.0.0")
     assert re.search(r"at http://0\.0\.0\.0:\d+\n", server.line)
     _, err = server.end()
-    assert err.startswith("warning: anyone who can reach 0.0.0.0 can use this server; --token")
+    assert "warning anyone who can reach this server can use it and change its reward" in err
+
+
+@pytest.mark.parametrize("options", [("--host", "0.0.0.0", "--token", "secret"), ()])
+def test_serve_does_not_warn_of_an_address_with_a_token_or_on_the_loopback(serving, options):
+    _, err = serving(*options).end()
+    assert "warning" not in err
 
 
 # Rewards --------------------------------------------------------------------------------------

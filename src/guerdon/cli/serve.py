@@ -101,7 +101,6 @@ def serve(
         token=token,
         allowed_hosts=allow_host or (),
     )
-    options.warn_if_exposed(host, token)
     if with_parent:
         threading.Thread(target=_follow_parent, daemon=True).start()
     serve_app(

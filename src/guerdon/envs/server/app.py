@@ -52,6 +52,7 @@ class EnvApp(Starlette):
         limits: The server's limits.
         sessions: The open sessions.
         on_loopback: Whether the server listens on the loopback; None if that is unknown.
+        requires_token: Whether clients must send a token.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class EnvApp(Starlette):
         self.sessions = sessions
         self.limits = limits = sessions.limits
         self.on_loopback: bool | None = None
+        self.requires_token = token is not None
         super().__init__(
             routes=routes,
             lifespan=lambda app: sessions.running(),

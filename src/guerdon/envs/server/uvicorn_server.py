@@ -53,6 +53,8 @@ def serve(
 ) -> None:
     """Serve an environment until SIGTERM or Ctrl-C; then let running steps end, and stop.
 
+    Without a token it logs a warning, unless it listens on the loopback.
+
     Example:
         >>> from guerdon import create_app, serve
         >>> def main():
@@ -72,6 +74,9 @@ def serve(
     with _listening(host, port) as listener:
         _raise_file_limit()
         app.on_loopback = is_loopback(listener.getsockname()[0])
+        if not app.on_loopback and not app.requires_token:
+            what = "anyone who can reach this server can use it and change its reward; set a token"
+            log(what, level="warning", url=_url(listener))
         server = _Server(app, grace_s, url=_url(listener), ready=ready)
         try:
             server.run(sockets=[listener])
