@@ -154,6 +154,12 @@ def test_check_program_takes_names_of_the_program_that_no_test_defines(sandbox):
     assert "NameError: name 'nothing' is not defined" in verdict.failure
 
 
+def test_check_program_with_an_entry_point_named_like_a_function_of_python(sandbox):
+    program = "def sum(a, b): return a - b"
+    verdict = check_program(sandbox, program, ["assert sum(5, 3) == 2"], entry_point="sum")
+    assert verdict.failure is None
+
+
 def test_check_program_runs_the_starter_before_the_program(sandbox):
     starter = "import math\ndef helper(x): return x * 2\ndef f(x):\n    '''Doc.'''\n"
     program = "def f(x): return helper(x) + math.floor(0.5)"

@@ -27,11 +27,13 @@ class Names(dict[str, Any]):
     """Python's own names, and where it has none, what the program calls by that name.
 
     Args:
+        entry_point: A name of the program in any case, such as ``sum``.
         named: Returns the program's object of a name.
     """
 
-    def __init__(self, named: Callable[[str], Any]) -> None:
+    def __init__(self, entry_point: str, named: Callable[[str], Any]) -> None:
         super().__init__(vars(builtins))
+        self.pop(entry_point, None)
         self._named = named
 
     def __missing__(self, name: str) -> Any:
@@ -49,7 +51,7 @@ class Tests:
 
     def __init__(self, job: dict[str, Any], checker: Any, report: Callable[[Any], None]) -> None:
         self._job, self._checker, self._report = job, checker, report
-        self._builtins = Names(checker.lookup)
+        self._builtins = Names(job["entry_point"], checker.lookup)
         checker.on_builtin = self._builtins.__setitem__
         self._starter = compile(job["starter"], "<starter>", "exec", dont_inherit=True)
         self._number = 0
