@@ -207,7 +207,7 @@ def test_function_scorer_raises_keyboard_interrupt():
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), None, "1", True, {"scor": 1.0}, {"score": "1"}, [1.0]],
+    "value", [float("nan"), float("inf"), None, "1", {"scor": 1.0}, {"score": "1"}, [1.0]],
     ids=repr,
 )  # fmt: skip
 def test_function_scorer_makes_an_invalid_result_a_failed_row(value):
