@@ -97,7 +97,10 @@ def test_pattern_keeps_the_flags_of_a_compiled_one():
     assert Pattern("stop", re.compile("(?x) a b  # both", 0)).found_in("ab")
 
 
-@pytest.mark.parametrize("source", ["(", "*a", r"\p{L}", "(?<=a*)b", 7, None, b"x"])
-def test_pattern_rejects_what_re_rejects(source):
+@pytest.mark.parametrize(
+    "source",
+    ["(", "*a", r"\p{L}", "(?<=a*)b", "a{100000000}", "a{1,100000}", 7, None, b"x"],
+)
+def test_pattern_rejects_what_re_rejects_and_large_repetitions(source):
     with pytest.raises(InvalidArgumentError, match="`stop` must be a regular expression, got"):
         Pattern("stop", source)

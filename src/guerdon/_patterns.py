@@ -16,6 +16,8 @@ MATCH_SECONDS = 5.0
 # `{` where `re` reads a brace and `regex` may read approximate matching, such as `{e<=1}`.
 _LITERAL_BRACE = re.compile(r"(\\N\{[^}]*\}|\\.)|\{(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
 
+_LARGE_COUNT = re.compile(r"\{\d{6,}|\{\d*,\d{6,}")
+
 # Those that both packages number alike; ASCII differs.
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
 
@@ -49,6 +51,8 @@ class Pattern:
         try:
             checked = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
             source = _LITERAL_BRACE.sub(lambda found: found[1] or r"\{", checked.pattern)
+            if _LARGE_COUNT.search(source):  # `regex` writes each repetition of a character out
+                raise ValueError("a repetition must be of at most 99,999")
             ascii_only = regex.ASCII if checked.flags & re.ASCII else 0
             self._regex = regex.compile(source, checked.flags & _FLAGS | ascii_only)
         except (*_INVALID, regex.error) as error:
