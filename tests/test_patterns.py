@@ -99,7 +99,18 @@ def test_pattern_keeps_the_flags_of_a_compiled_one():
 
 @pytest.mark.parametrize(
     "source",
-    ["(", "*a", r"\p{L}", "(?<=a*)b", "a{100000000}", "a{1,100000}", 7, None, b"x"],
+    [
+        "(",
+        "*a",
+        r"\p{L}",
+        "(?<=a*)b",
+        "a{100000000}",
+        "a{1,100001}",
+        "((a{99999}){999}){999}",
+        7,
+        None,
+        b"x",
+    ],
 )
 def test_pattern_rejects_what_re_rejects_and_large_repetitions(source):
     with pytest.raises(InvalidArgumentError, match="`stop` must be a regular expression, got"):

@@ -16,7 +16,8 @@ MATCH_SECONDS = 5.0
 # `{` where `re` reads a brace and `regex` may read approximate matching, such as `{e<=1}`.
 _LITERAL_BRACE = re.compile(r"(\\N\{[^}]*\}|\\.)|\{(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
 
-_LARGE_COUNT = re.compile(r"\{\d{6,}|\{\d*,\d{6,}")
+#: How large a pattern may be with all its repetitions written out, as `regex` compiles it.
+MOST_WRITTEN_OUT = 100_000
 
 # Those that both packages number alike; ASCII differs.
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
@@ -51,8 +52,8 @@ class Pattern:
         try:
             checked = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
             source = _LITERAL_BRACE.sub(lambda found: found[1] or r"\{", checked.pattern)
-            if _LARGE_COUNT.search(source):  # `regex` writes each repetition of a character out
-                raise ValueError("a repetition must be of at most 99,999")
+            if _written_out(re._parser.parse(source, checked.flags)) > MOST_WRITTEN_OUT:  # type: ignore[attr-defined]
+                raise ValueError("its repetitions multiply to more than 100,000")
             ascii_only = regex.ASCII if checked.flags & re.ASCII else 0
             self._regex = regex.compile(source, checked.flags & _FLAGS | ascii_only)
         except (*_INVALID, regex.error) as error:
@@ -80,3 +81,17 @@ class Pattern:
                 f"{len(text)} characters",
                 seconds=MATCH_SECONDS,
             ) from None
+
+
+def _written_out(parsed: Any) -> int:
+    """Return how many parts a pattern has with all its repetitions written out."""
+    size = 0
+    for operation, given in parsed:
+        parts = given if isinstance(given, (list, tuple)) else [given]
+        inner = [each for part in parts for each in (part if isinstance(part, list) else [part])]
+        inside = sum(_written_out(each) for each in inner if hasattr(each, "getwidth")) or 1
+        if str(operation).endswith("REPEAT"):
+            low, high = given[0], given[1]
+            inside *= low if high is re._constants.MAXREPEAT else high  # type: ignore[attr-defined]
+        size += max(1, inside)
+    return size
