@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import signal
@@ -106,15 +105,14 @@ class Stream(Capture):
     def __init__(self) -> None:
         super().__init__()
         self.unsent = memoryview(b"")
-        self._last = False
 
     def _open(self) -> tuple[int, int]:
         own, theirs = socket.socketpair()
         return own.detach(), theirs.detach()
 
-    def send(self, job: bytes, *, last: bool) -> None:
-        """Begin to write a job; if it is the last one, the stream ends after it."""
-        self.unsent, self._last = memoryview(job), last
+    def send(self, job: bytes) -> None:
+        """Begin to write a job."""
+        self.unsent = memoryview(job)
         self.flush()
 
     def flush(self) -> None:
@@ -125,9 +123,6 @@ class Stream(Capture):
             return
         except OSError:  # the call has ended, and is reported
             self.unsent = self.unsent[:0]
-        if self._last and not self.unsent:
-            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.reading)) as stream:
-                stream.shutdown(socket.SHUT_WR)
 
 
 @dataclass(slots=True)

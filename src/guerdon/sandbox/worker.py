@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from guerdon.sandbox.locking.privileges import ReservedUser
 from guerdon.sandbox.protocol import Execution, Limits
 from guerdon.sandbox.supervisor.channels import receive, send
 from guerdon.sandbox.supervisor.folders import empty
+from guerdon.sandbox.supervisor.function_calls import JOB, LENGTH
 from guerdon.sandbox.supervisor.processes import end_session
 from guerdon.sandbox.task import Stream, Task, limits_message
 
@@ -33,7 +33,7 @@ GRACE = 10.0
 NO_BUBBLEWRAP = "not installed, or it doesn't work for the user that calls run as"
 
 # Seconds during which only the end of a call wakes the host, not its output.
-SOON = 0.005
+SOON = 0.02
 
 # Seconds that a supervisor has for ending by itself.
 LEAVING = 0.5
@@ -55,8 +55,6 @@ ENVIRONMENT = {
 
 # What an interpreter outside of the system's folders needs to start; calls don't see it.
 INTERPRETERS = {"LD_LIBRARY_PATH"}
-
-_LENGTH = struct.Struct("!Q")
 
 # The report of a call on a job that it has answered, and that didn't end it.
 ANSWERED: dict[str, Any] = {"status": 0}
@@ -344,7 +342,7 @@ class FunctionWorker(Worker):
             report = {"problem": self._gone(f"its worker is gone: {error}")}
         execution = task.execution(report)
         whole = execution.ending == "ok" and _missing(task.answer.content) == 0
-        content = bytes(task.answer.content[_LENGTH.size :]) if whole else None
+        content = bytes(task.answer.content[LENGTH.size :]) if whole else None
         if last or content is None:
             task.close()
             self._kept = None
@@ -378,7 +376,7 @@ class FunctionWorker(Worker):
         began = monotonic()
         give_up_at = began + task.limits.seconds + GRACE
         deadline = give_up_at if alone else began + task.limits.seconds
-        stream.send(_LENGTH.pack(len(job)) + job, last=last)
+        stream.send(JOB.pack(len(job), last) + job)
         poller = select.poll()
         poller.register(self._channel, select.POLLIN)
         if last and not stream.unsent:
@@ -447,7 +445,7 @@ def _cause(missing: int, most: int, *, late: bool) -> str | None:
 
 def _missing(answer: bytearray) -> int:
     """Return how many bytes of an answer haven't come: of its length, then of its content."""
-    if len(answer) < _LENGTH.size:
-        return _LENGTH.size - len(answer)
-    length: int = _LENGTH.unpack_from(answer)[0]
-    return length - (len(answer) - _LENGTH.size)
+    if len(answer) < LENGTH.size:
+        return LENGTH.size - len(answer)
+    length: int = LENGTH.unpack_from(answer)[0]
+    return length - (len(answer) - LENGTH.size)

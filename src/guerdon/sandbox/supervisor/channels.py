@@ -26,6 +26,9 @@ MOST_FDS = 16
 # Descriptors are moved above this number while the lower ones are assigned.
 _HIGH = 32
 
+# Bytes that are read at a time.
+_CHUNK = 1 << 20
+
 _STARTED = b"\0"
 _LONGEST_PROBLEM = 2000
 
@@ -58,12 +61,11 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     with contextlib.ExitStack() as unused:
         for fd in fds:
             unused.callback(os.close, fd)
-        with channel.makefile("rb", buffering=0) as stream:
-            head += read_exactly(stream, _HEADER.size - len(head))
-            (length,) = _HEADER.unpack(head)
-            if length > LONGEST:
-                raise ValueError(f"a message of {length:,} bytes")
-            text = read_exactly(stream, length)
+        head += read_exactly(channel.recv, _HEADER.size - len(head))
+        (length,) = _HEADER.unpack(head)
+        if length > LONGEST:
+            raise ValueError(f"a message of {length:,} bytes")
+        text = read_exactly(channel.recv, length)
         try:
             message = json.loads(text)
         except RecursionError as error:
@@ -74,20 +76,24 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return message, fds
 
 
-def read_exactly(stream: Any, length: int) -> bytes:
-    """Read bytes of a stream without a buffer.
+def read_exactly(read: Callable[[int], bytes], length: int) -> bytes:
+    """Read bytes of a stream.
+
+    Args:
+        read: Reads at most so many bytes.
+        length: How many to read.
 
     Raises:
         EOFError: The stream ends before.
     """
-    data = bytearray(length)
-    view = memoryview(data)
-    while view:
-        count = stream.readinto(view)
-        if not count:
+    parts = []
+    while length:
+        part = read(min(length, _CHUNK))
+        if not part:
             raise EOFError
-        view = view[count:]
-    return bytes(data)
+        length -= len(part)
+        parts.append(part)
+    return b"".join(parts)
 
 
 class Started:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -63,7 +64,8 @@ JOBS = 3
 # page of memory that is written then is copied.
 READY, ENDED = b"ready", struct.Struct("!idQ")
 
-_LENGTH = struct.Struct("!Q")
+# What comes before a job: its length, and whether it is the last one. Before an answer: its length.
+JOB, LENGTH = struct.Struct("!Q?"), struct.Struct("!Q")
 
 
 class Callee(Protocol):
@@ -355,14 +357,15 @@ def _fork(
 
 def _answer_jobs(callee: Callee) -> int:
     """In a call: answer jobs until there are no more, and return the exit code."""
-    stream = open(JOBS, "r+b", buffering=0)  # noqa: SIM115  (the process ends with it)
+    read, last = functools.partial(os.read, JOBS), False
     try:
-        while True:
-            (length,) = _LENGTH.unpack(read_exactly(stream, _LENGTH.size))
-            answer = callee.answer(read_exactly(stream, length))
-            write_all(JOBS, _LENGTH.pack(len(answer)) + answer)
+        while not last:
+            length, last = JOB.unpack(read_exactly(read, JOB.size))
+            answer = callee.answer(read_exactly(read, length))
+            write_all(JOBS, LENGTH.pack(len(answer)) + answer)
             gc.enable()
-    except EOFError:
+        return 0
+    except EOFError:  # a call that was kept is no longer needed
         return 0
     except MemoryError:  # a job or an answer itself exceeds the limit
         os.write(2, b"MemoryError\n")
