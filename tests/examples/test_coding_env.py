@@ -180,7 +180,7 @@ def test_coding_environment_step_runs_the_tests_once(sandbox, monkeypatch):
 class Failing:
     """A sandbox that fails."""
 
-    name = promise = "failing"
+    level = promise = "failing"
 
     def run_pair(self, program, checker, *, limits=None):
         raise SandboxError("the worker was killed from outside")
@@ -214,7 +214,7 @@ def test_coding_environments_share_a_sandbox_that_the_last_one_closes(sandbox, m
         return opened[-1]
 
     monkeypatch.setattr(shared_sandbox, "open_sandbox", opening)
-    one, other = (CodingEnvironment([ADD], sandbox=sandbox.name) for _ in range(2))
+    one, other = (CodingEnvironment([ADD], sandbox=sandbox.level) for _ in range(2))
     for environment in (one, other, one):
         environment.reset()
         assert environment.step(CodeAction(program=GOOD)).reward == 1.0

@@ -151,7 +151,7 @@ def test_run_counts_shared_memory(shared):
     )
     execution = shared.run(program, limits=Limits(memory_bytes=64 * MIB))
     refused = execution.stderr.endswith("PermissionError: [Errno 1] Operation not permitted\n")
-    assert execution.ending == "memory" or (shared.name == "strict" and refused), execution
+    assert execution.ending == "memory" or (shared.level == "strict" and refused), execution
 
 
 def test_run_compiles_a_file_of_many_lines(shared):
@@ -236,7 +236,7 @@ MANY = {
 
 @pytest.mark.parametrize("kind", MANY)
 def test_run_limits_processes_and_threads(shared, kind):
-    if shared.name == "process":
+    if shared.level == "process":
         pytest.skip("process measures them at intervals")
     assert shared.run(MANY[kind], limits=Limits(processes=16)).stdout == "16\n"
 

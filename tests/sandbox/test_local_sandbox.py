@@ -125,7 +125,7 @@ def test_run_gives_a_program_three_descriptors(printed, shared):
 
 def test_run_gives_a_program_a_small_environment(printed, shared, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "abc")
-    with open_sandbox(shared.name, workers=1) as sandbox:
+    with open_sandbox(shared.level, workers=1) as sandbox:
         found = json.loads(printed(sandbox, "import json, os; print(json.dumps(dict(os.environ)))"))
     assert sorted(found) == [
         "HOME", "LC_ALL", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH",
@@ -210,7 +210,7 @@ def test_run_keeps_the_signal_handlers_of_python(printed, shared):
         "print(signal.getsignal(2) is signal.default_int_handler, signal.set_wakeup_fd(-1))"
     )
     try:
-        with open_sandbox(shared.name, workers=1) as sandbox:
+        with open_sandbox(shared.level, workers=1) as sandbox:
             outcome = printed(sandbox, program)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)

@@ -15,7 +15,7 @@ from guerdon.sandbox.levels import local_level
 
 
 def test_open_sandbox_opens_the_named_level(shared, level):
-    assert shared.name == level
+    assert shared.level == level
     assert isinstance(shared, Sandbox)
     assert shared.promise
 
@@ -24,7 +24,7 @@ def test_open_sandbox_opens_strict_for_auto(level):
     if level != "strict":
         pytest.skip("auto takes nothing weaker")
     with open_sandbox(workers=1) as sandbox:
-        assert sandbox.name == "strict"
+        assert sandbox.level == "strict"
 
 
 def test_open_sandbox_limits_are_the_default_of_each_call(level):

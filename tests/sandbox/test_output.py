@@ -400,7 +400,7 @@ def test_check_output_async_checks_concurrently(shared):
 async def test_check_output_async_ends_the_program_if_it_is_cancelled(
     shared, meeting, until, alive, anyio_backend
 ):
-    if shared.name != "process":
+    if shared.level != "process":
         pytest.skip("a program at this level can't write its id")
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:

@@ -130,7 +130,7 @@ def test_run_pair_stream_is_a_socket(shared):
 
 
 def test_run_pair_hides_processes_from_each_other(shared):
-    if shared.name != "strict":
+    if shared.level != "strict":
         pytest.skip("process promises nothing of it")
     program, checker = pair(
         shared, "say(str(os.getpid()).encode()); hear()",

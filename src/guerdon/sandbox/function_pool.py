@@ -37,7 +37,7 @@ class FunctionPool:
         path: Where modules are found.
 
     Attributes:
-        name: The level in force.
+        level: The level in force.
         promise: What it isolates, in a line.
         description: The description of the function by the `Callee`.
 
@@ -60,7 +60,7 @@ class FunctionPool:
         path: Sequence[str] = (),
     ) -> None:
         local = local_level(level)
-        self.name, self.promise = local.name, local.promise
+        self.level, self.promise = local.name, local.promise
         opening = Limits(
             seconds=max(OPENING_SECONDS, OPENING_CALLS * limits.seconds),
             memory_bytes=max(OPENING_MEMORY, limits.memory_bytes),

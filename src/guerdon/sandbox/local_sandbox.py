@@ -50,7 +50,7 @@ class LocalSandbox:
         packages: Sequence[str] = (),
         allow_read: Sequence[str] = (),
     ) -> None:
-        self.name: str = level.name
+        self.level: str = level.name
         self.promise = level.promise
         self.limits = limits
         self.preloaded = frozenset(INSIDE)

@@ -135,11 +135,11 @@ class Sandbox(Protocol):
         ('ok', '42\n')
 
     Attributes:
-        name: The level, such as ``strict``.
+        level: The level in force, such as ``strict``; never ``auto``.
         promise: What it isolates, in a line.
     """
 
-    name: str
+    level: str
     promise: str
 
     def run(

@@ -29,7 +29,7 @@ def offered(monkeypatch):
 
     def make(*, workers, limits, packages, allow_read):
         sandbox = open_sandbox("process", workers=workers, limits=limits)
-        sandbox.name, sandbox.promise = "plugged", "what a plug-in promises"
+        sandbox.level, sandbox.promise = "plugged", "what a plug-in promises"
         return sandbox
 
     monkeypatch.setitem(opening.PLUG_INS._entries, "plugged", make)
@@ -76,7 +76,7 @@ def test_eval_sandbox_refuses_reuse_in_a_plug_in(offered):
 class Broken:
     """A sandbox that gives what it was made with."""
 
-    name, promise = "broken", "nothing"
+    level, promise = "broken", "nothing"
 
     def __init__(self, given):
         self.given = given

@@ -33,7 +33,7 @@ class Canned:
         canary: Returns the execution of a canary.
     """
 
-    name = promise = "canned"
+    level = promise = "canned"
 
     def __init__(self, then=lambda facts: PASSED, canary=lambda facts: PASSED):
         self.answers = [canary] * 3

@@ -19,7 +19,7 @@ class Bare:
     """A sandbox without preloaded modules, such as a plug-in's."""
 
     def __init__(self, sandbox):
-        self.name, self.promise = sandbox.name, sandbox.promise
+        self.level, self.promise = sandbox.level, sandbox.promise
         self.run_pair, self.run_pair_async = sandbox.run_pair, sandbox.run_pair_async
 
 

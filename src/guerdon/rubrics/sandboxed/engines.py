@@ -166,7 +166,7 @@ sys.__stdout__.flush()
         self._limits = limits
         # An answer is printed as well, in base64.
         self._wider = replace(limits, output_bytes=limits.output_bytes + MAX_REPLY * 4 // 3 + 200)
-        self.name = sandbox.name
+        self.level = sandbox.level
         self.promise = sandbox.promise
         try:
             answer = self.call(None)
@@ -177,7 +177,7 @@ sys.__stdout__.flush()
             self.close()
             last = answer.execution.stderr.strip().rpartition("\n")[2]
             raise SandboxError(
-                f"{self.name}: the function could not be loaded; is guerdon installed in that "
+                f"{self.level}: the function could not be loaded; is guerdon installed in that "
                 f"sandbox? {last}".rstrip(),
                 execution=answer.execution,
             )
@@ -237,7 +237,7 @@ class Pooled:
     def __init__(self, pool: FunctionPool | PluginPool, found: Found, *, workers: int) -> None:
         self._pool, self._found = pool, found
         self.parallel = workers
-        self.level, self.promise = pool.name, pool.promise
+        self.level, self.promise = pool.level, pool.promise
 
     def run(self, call: Arguments) -> Results:
         """Run a call."""

@@ -101,7 +101,7 @@ class Trial:
             self._host = stack.enter_context(Host())
             self._opened = time.monotonic()
             self._sandbox = stack.enter_context(self._factory())
-            self.name = self._sandbox.name
+            self.name = self._sandbox.level
             for canary in CANARIES:
                 outcome = self.outcome_of(canary)
                 if outcome.result != "passed":
@@ -136,7 +136,7 @@ class Trial:
         )
 
     def _judge(self, case: Case) -> tuple[Result, str]:
-        if case.way == "function" and self._sandbox.name not in _LOCAL_LEVELS:
+        if case.way == "function" and self._sandbox.level not in _LOCAL_LEVELS:
             return "skipped", "functions run in the local levels"
         started = time.monotonic()
         try:
@@ -210,7 +210,7 @@ def _call(case: Case, sandbox: Sandbox, facts: Mapping[str, Any]) -> Execution:
 
     loader = f"{__name__}:{load_function.__name__}"
     pool = FunctionPool(
-        dedent(case.program).encode(), loader, level=sandbox.name, workers=1, limits=case.limits
+        dedent(case.program).encode(), loader, level=sandbox.level, workers=1, limits=case.limits
     )
     try:
         for task in ("leave", [facts["secret"], facts["tcp"], facts["pid"]]):
