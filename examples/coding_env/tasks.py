@@ -44,8 +44,7 @@ class Task:
         id: The unique ID.
         prompt: The text for the agent.
         entry_point: The function or class that a program must define.
-        tests: At least one piece of Python code that passes if it raises nothing. It can use the
-            entry point and the names that `starter` defines, but no other name of the program.
+        tests: At least one piece of Python code, as `check_program` runs it.
         solution: A program that passes all tests.
         difficulty: The difficulty, from 1.
         starter: The code that a program begins with.

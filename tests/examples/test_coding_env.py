@@ -54,6 +54,25 @@ def in_two_threads(function, items):
         return list(pool.map(function, items))
 
 
+@pytest.mark.parametrize(
+    "test",
+    [
+        "import unittest\nclass T(unittest.TestCase):\n"
+        "    def test_answer(self): self.assertEqual(answer(), 4207)",
+        "found = answer()\nassert found == 4207, f'{found} instead of 4207'",
+        "if answer() != 4207: raise ValueError('not 4207')",
+    ],
+)
+def test_coding_environment_shows_the_agent_no_expected_value(sandbox, test):
+    task = Task("answer", "Write answer().", "answer", (test,), "def answer(): return 4207")
+    observation = play(sandbox, task, "def answer(): return 0")
+    assert (observation.passed, observation.reward) == (0, 0.0)
+    assert "test 1 of 1" in observation.feedback
+    assert "4207" not in repr(observation.model_dump())
+    own = play(sandbox, task, "def answer(): raise KeyError('mine')")
+    assert "KeyError: 'mine' (line 1 of the program)" in own.feedback
+
+
 def observations_json(environment, programs, **reset):
     """Return all observations of an episode as JSON."""
     observations = [environment.reset(**reset)]
