@@ -76,12 +76,15 @@ class Capture:
     def read(self, most: int) -> None:
         """Read what is available, up to `most` bytes in all and one more."""
         while not self.ended:
+            wanted = min(_CHUNK, most + 1 - len(self.content))
             try:
-                part = os.read(self.reading, min(_CHUNK, most + 1 - len(self.content)))
+                part = os.read(self.reading, wanted)
             except BlockingIOError:
                 return
             self.content += part
             self.ended = not part or len(self.content) > most
+            if len(part) < wanted:  # there is no more now
+                return
 
     def close(self) -> None:
         """Close both ends."""
@@ -183,12 +186,6 @@ class Task:
         else:
             return False
         return True
-
-    def drop(self) -> None:
-        """Drop what it has written so far, before the next job."""
-        self.read()
-        for each in self.captures:
-            each.content.clear()
 
     def close(self) -> None:
         """Close those of its outputs that are still open."""

@@ -310,6 +310,8 @@ class FunctionWorker(Worker):
             The answers; if this worker broke, only those up to then.
         """
         self._check_owner()
+        if self._kept is not None:
+            self._kept.read()  # what was printed since the last job is dropped
         answers: list[Answer] = []
         try:
             while len(answers) < len(jobs) and not self.broken:
@@ -331,11 +333,9 @@ class FunctionWorker(Worker):
         """
         last, alone = left == 1 and not self._keep, self._kept is None and left == 1
         try:
-            if self._kept is None:
-                task = self._begin(left)
-            else:
-                task = self._kept
-                task.drop()
+            task = self._kept or self._begin(left)
+            for capture in task.captures:
+                capture.content.clear()
             report = self._exchange(task, job, last=last, alone=alone and not self._keep)
         except OSError as error:
             self.broken = True
