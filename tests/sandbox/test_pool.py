@@ -32,7 +32,7 @@ def calls():
 
 
 def test_pool_runs_as_many_calls_as_workers(two, meeting):
-    if two.name == "strict":
+    if two.level == "strict":
         program = "print(input())"
         with ThreadPoolExecutor(2) as executor:
             found = list(executor.map(lambda _: two.run(program, stdin="x").stdout, range(2)))
