@@ -1,0 +1,277 @@
+"""The five counts, and the ledger of steps that they are made from."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import itertools
+import os
+import random
+import re
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from guerdon import EnvPool, Environment
+
+NUMBERS = "failures that became numbers"
+SLOTS = "answers in a wrong slot"
+LOST = "steps lost"
+DOUBLED = "steps doubled"
+LEFT = "things left behind"
+COUNTS = (NUMBERS, SLOTS, LOST, DOUBLED, LEFT)
+
+SETTLE_S = 20.0  # seconds in which threads, descriptors and processes may end
+SUBREAPER = 36  # Linux: processes whose parent ended become children of this one
+
+
+class Answer(NamedTuple):
+    """What the caller of a step received.
+
+    Attributes:
+        score: The number; None for a failure.
+        place: Where the answer was made, if it states that.
+    """
+
+    score: float | None
+    place: Hashable = None
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One step (or row, or record) that was requested.
+
+    Attributes:
+        number: Unique; the score of the step, if it has no other.
+        place: Slot, episode and step, or what else an answer belongs to.
+        fault: The injected fault.
+        outcomes: What its answer may be: a number, a failure, or nothing if the caller left.
+        score: The number.
+        taken: How often it was taken.
+        answers: What the caller received.
+    """
+
+    number: int
+    place: Hashable
+    fault: str
+    outcomes: str
+    score: float
+    taken: int = 0
+    answers: list[Answer] = field(default_factory=list)
+
+
+class Ledger:
+    """All steps of one subject: what was requested, what was taken, and what was answered.
+
+    Args:
+        name: The subject.
+        seed: Makes the faults repeatable.
+        folder: For files of the subject, which may remain.
+
+    Attributes:
+        random: Chooses the faults.
+        tickets: The steps by number.
+        injected: How often each fault was injected.
+        left: What was left behind.
+    """
+
+    def __init__(self, name: str, seed: int, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        self.random = random.Random(f"{seed} {name}")
+        self.tickets: dict[int, Ticket] = {}
+        self.injected: Counter[str] = Counter()
+        self.left: list[str] = []
+        self.seconds = 0.0
+        self._numbers = itertools.count(1)
+
+    def issue(
+        self, place: Hashable, fault: str = "", outcomes: str = "", *, score: float | None = None
+    ) -> int:
+        """Return the number of a new ticket.
+
+        Args:
+            place: What its answer belongs to, unique among all tickets.
+            fault: The fault that is injected, if there is one.
+            outcomes: ``"number"``, ``"failure"``, or several of these and ``"nothing"``.
+            score: Its score; by default the ticket's number.
+        """
+        number = next(self._numbers)
+        self.injected.update([fault] if fault else [])
+        outcomes = outcomes or ("failure" if fault else "number")
+        score = float(number) if score is None else score
+        self.tickets[number] = Ticket(number, place, fault, outcomes, score)
+        return number
+
+    def take(self, numbers: Iterable[int]) -> None:
+        """Record the tickets that were taken, as reported by what took them."""
+        for number in numbers:
+            self.tickets[number].taken += 1
+
+    def answer(
+        self, number: int, score: float | None, *, place: Hashable = None, error: object = ""
+    ) -> None:
+        """Record what the caller received for a ticket; an error names the ticket as ``#7``."""
+        named = re.search(r"#(\d+)", str(error))
+        if named:
+            place = self.tickets[int(named[1])].place
+        self.tickets[number].answers.append(Answer(score, place))
+
+    def problems(self) -> dict[str, list[str]]:
+        """Return what went wrong, by count."""
+        found: dict[str, list[str]] = {name: [] for name in COUNTS}
+        scores = {each.score for each in self.tickets.values()}
+        for each in self.tickets.values():
+            for problem in _problems(each, scores):
+                found[problem].append(
+                    f"{each.place}, {each.fault or 'no fault'}: expected {each.outcomes} "
+                    f"{each.score}, taken {each.taken} times, got {each.answers}"
+                )
+        found[LEFT] += self.left
+        return found
+
+
+def _problems(ticket: Ticket, scores: set[float]) -> Iterator[str]:
+    if ticket.taken > 1 or len(ticket.answers) > 1:
+        yield DOUBLED
+    if not ticket.answers and "nothing" not in ticket.outcomes:
+        yield LOST
+    for score, place in ticket.answers:
+        if place is not None and place != ticket.place:
+            yield SLOTS
+        elif score is None:
+            if "failure" not in ticket.outcomes:
+                yield LOST
+        elif "number" not in ticket.outcomes:
+            yield NUMBERS
+        elif score != ticket.score:
+            yield SLOTS if score in scores else NUMBERS
+        elif not ticket.taken:
+            yield LOST
+
+
+# Things left behind ------------------------------------------------------------------------------
+
+
+class Belongings:
+    """The threads, descriptors, child processes and temporary files of this process."""
+
+    def __init__(self) -> None:
+        with EnvPool(Environment, n=1).sync():
+            pass  # this starts guerdon's own event loop, which ends with the process
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+        self._before = _belongings()
+
+    def left(self, settle_s: float = SETTLE_S) -> list[str]:
+        """Return what there is more than before, once it has had time to end."""
+        deadline = time.monotonic() + settle_s
+        while (more := self._more()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return more
+
+    def _more(self) -> list[str]:
+        now = _belongings()
+        return [now[each] for each in now.keys() - self._before.keys()]
+
+
+def _belongings() -> dict[tuple[str, object], str]:
+    found: dict[tuple[str, object], str] = {}
+    for thread in threading.enumerate():
+        found["thread", id(thread)] = f"thread {thread.name}"
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found["descriptor", number] = f"descriptor {os.readlink(f'/proc/self/fd/{number}')}"
+        except FileNotFoundError:  # that of the listing
+            continue
+    for task in os.listdir("/proc/self/task"):
+        try:
+            children = Path(f"/proc/self/task/{task}/children").read_text().split()
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended
+            continue
+        for child in children:
+            if not _reap(int(child)):
+                found["process", child] = f"process {_command(child)}"
+    for path in Path(tempfile.gettempdir()).iterdir():
+        found["file", path] = f"file {path}"
+    return found
+
+
+def _reap(child: int) -> bool:
+    """Whether a process that was given to this one has ended."""
+    try:
+        state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    if state != "Z":
+        return False
+    try:
+        os.waitpid(child, os.WNOHANG)
+    except ChildProcessError:
+        pass
+    return True
+
+
+def _command(process: str) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:120]
+    except (FileNotFoundError, ProcessLookupError):
+        return process
+
+
+def tasks_left() -> list[str]:
+    """Return the tasks of the running event loop, other than the current one."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    return [f"task {each!r:.120}" for each in others]
+
+
+@contextmanager
+def watched(ledger: Ledger, settle_s: float = SETTLE_S) -> Iterator[None]:
+    """Measure the time of a block, and record what it leaves behind.
+
+    Temporary files of this process and its children go into a folder that must be empty afterwards.
+    """
+    folder = ledger.folder / "temporary"
+    folder.mkdir()
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    variable = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(folder)
+    belongings = Belongings()
+    start = time.monotonic()
+    try:
+        yield
+        ledger.seconds = time.monotonic() - start
+        ledger.left += belongings.left(settle_s)
+    finally:
+        tempfile.tempdir = before
+        if variable is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = variable
+
+
+def choose(ledger: Ledger, faults: dict[str, float]) -> str:
+    """Return one of some faults by their weights."""
+    return ledger.random.choices(list(faults), list(faults.values()))[0]
+
+
+Subject = Callable[[Ledger, float], None]
+__all__ = [
+    "COUNTS",
+    "DOUBLED",
+    "LEFT",
+    "LOST",
+    "NUMBERS",
+    "SLOTS",
+    "Belongings",
+    "Ledger",
+    "Subject",
+    "Ticket",
+    "choose",
+    "tasks_left",
+    "watched",
+]
