@@ -65,9 +65,8 @@ def table(ledgers: list[Ledger]) -> Table:
     for title in ("", "steps", "per second", "faults", *COUNTS):
         shown.add_column(title, justify="right" if title else "left")
     for ledger in ledgers:
-        steps = len(ledger.tickets)
         counts = [len(problems) for problems in ledger.problems().values()]
-        row = [steps, round(steps / ledger.seconds), ledger.injected.total(), *counts]
+        row = [ledger.steps, round(ledger.steps / ledger.seconds), ledger.injected.total(), *counts]
         shown.add_row(ledger.name, *[f"{each:,}" for each in row])
     return shown
 

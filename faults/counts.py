@@ -111,7 +111,8 @@ class Ledger:
     def take(self, numbers: Iterable[int]) -> None:
         """Record the tickets that were taken, as reported by what took them."""
         for number in numbers:
-            self.tickets[number].taken += 1
+            if number:  # 0 is a step that isn't counted
+                self.tickets[number].taken += 1
 
     def answer(
         self, number: int, score: float | None, *, place: Hashable = None, error: object = ""
@@ -121,6 +122,11 @@ class Ledger:
         if named:
             place = self.tickets[int(named[1])].place
         self.tickets[number].answers.append(Answer(score, place))
+
+    @property
+    def steps(self) -> int:
+        """The number of steps that were taken or answered."""
+        return sum(1 for each in self.tickets.values() if each.taken or each.answers)
 
     def problems(self) -> dict[str, list[str]]:
         """Return what went wrong, by count."""

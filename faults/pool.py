@@ -24,20 +24,29 @@ WORLDS = {
 
 def run(ledger: Ledger, size: float) -> None:
     """Step pools of each kind of environment."""
+    worlds.taken.clear()
     asyncio.run(_run(ledger, int(STEPS * size)))
     ledger.take(worlds.taken)
 
 
 async def _run(ledger: Ledger, steps: int) -> None:
-    for number in range(max(1, steps // POOL_STEPS // len(WORLDS))):
-        for world, faults in WORLDS.items():
-            async with EnvPool(world, n=SLOTS, timeout_s=LIMIT_S) as pool:
-                player = Player(ledger, pool, faults, number)
-                await player.play(POOL_STEPS)
-                await player.close_while_stepping()
+    pools = max(2, steps // POOL_STEPS)
+    for number in range(pools):
+        world = list(WORLDS)[number % len(WORLDS)]
+        async with EnvPool(world, n=SLOTS, timeout_s=LIMIT_S) as pool:
+            player = Player(ledger, pool, WORLDS[world], first=number * SLOTS)
+            await player.play(min(steps // 2, POOL_STEPS))
+            await player.close_while_stepping()
+    for number in range(max(1, pools // 2)):
         async with EnvPool(worlds.Episodes, n=SLOTS, timeout_s=LIMIT_S) as pool:
             await play_episodes(ledger, pool, number)
     ledger.left += tasks_left()
+
+
+def place_of(seen: Any) -> tuple[int, int, int] | None:
+    """Return where an observation was made; None if its environment failed."""
+    place = getattr(seen, "place", None)
+    return None if place is None else tuple(place)
 
 
 class Player:
@@ -47,24 +56,23 @@ class Player:
         ledger: The ledger.
         pool: The pool.
         faults: The faults of its environments.
-        number: The pool's number, part of each slot's name.
-        wrong: Passed every answer of a batch; changes it, to test the counts.
+        first: The name of the first slot, unique among all pools.
     """
 
-    def __init__(self, ledger: Ledger, pool: EnvPool, faults: list[str], number: int) -> None:
-        self.ledger, self.pool, self.number = ledger, pool, number
+    def __init__(self, ledger: Ledger, pool: EnvPool, faults: list[str], *, first: int) -> None:
+        self.ledger, self.pool, self.first = ledger, pool, first
         self.faults = {"": 60.0} | dict.fromkeys(faults, 30 / len(faults))
         self.faults |= dict.fromkeys(worlds.HARMLESS, 4.0)
         self.episodes, self.steps = [0] * pool.n, [0] * pool.n
         self.must_reset = set(range(pool.n))
 
-    async def play(self, steps: int) -> None:
+    async def play(self, steps: int, *, hangs: bool = True) -> None:
         """Take steps, in batches, one by one, with some that hang, and with cancelled batches."""
-        ways = {self.batch: 80.0, self.stream: 10.0, self.cancelled: 8.0, self.hanging: 0.4}
+        ways = {self.batch: 80.0, self.stream: 10.0, self.cancelled: 8.0}
         for number in range(steps // self.pool.n):
             await self.reset()
             way = self.ledger.random.choices(list(ways), list(ways.values()))[0]
-            await (self.hanging if number == 1 else way)()
+            await (self.hanging if hangs and number in (1, 50) else way)()
 
     async def reset(self) -> None:
         """Begin an episode in each slot that needs one."""
@@ -72,17 +80,14 @@ class Player:
         for slot in slots:
             self.episodes[slot] += 1
             self.steps[slot] = 0
-        options = [
-            {"slot": 1000 * self.number + slot, "episode": self.episodes[slot]} for slot in slots
-        ]
+        options = [{"slot": self.first + slot, "episode": self.episodes[slot]} for slot in slots]
         observations = await self.pool.reset_batch(slots=slots, options=options)
         for given, seen in zip(options, observations, strict=True):
             place = (given["slot"], given["episode"], 0)
-            ticket = self.ledger.issue((place, self.pool), score=0.0)
+            ticket = self.ledger.issue(place, score=0.0)
             self.ledger.take([ticket])
-            number = None if "error" in seen.metadata else 0.0
-            seen_place = (getattr(seen, "place", None), self.pool)
-            self.ledger.answer(ticket, number, place=seen_place if number == 0.0 else None)
+            failed = "error" in seen.metadata
+            self.ledger.answer(ticket, None if failed else 0.0, place=place_of(seen))
         self.must_reset.clear()
 
     def action(self, slot: int, fault: str | None = None, outcomes: str = "") -> dict[str, Any]:
@@ -90,9 +95,8 @@ class Player:
         fault = choose(self.ledger, self.faults) if fault is None else fault
         self.steps[slot] += 1
         harmless = fault in worlds.HARMLESS
-        place = (1000 * self.number + slot, self.episodes[slot], self.steps[slot])
         ticket = self.ledger.issue(
-            (place, self.pool),
+            (self.first + slot, self.episodes[slot], self.steps[slot]),
             fault,
             outcomes or ("number" if harmless else ""),
             score=0.0 if fault == "gate closes" else None,
@@ -102,13 +106,8 @@ class Player:
     def answered(self, action: dict[str, Any], slot: int, seen: Any) -> None:
         """Record an observation."""
         error = seen.metadata.get("error", "")
-        place = getattr(seen, "place", None)
-        self.ledger.answer(
-            action["ticket"],
-            seen.reward,
-            place=None if place is None or error else (place, self.pool),
-            error=error or seen.metadata.get("reward_error", ""),
-        )
+        reported = error or seen.metadata.get("reward_error", "")
+        self.ledger.answer(action["ticket"], seen.reward, place=place_of(seen), error=reported)
         if seen.done or error:
             self.must_reset.add(slot)
 
