@@ -72,7 +72,7 @@ class Player:
         for number in range(steps // self.pool.n):
             await self.reset()
             way = self.ledger.random.choices(list(ways), list(ways.values()))[0]
-            await (self.hanging if hangs and number in (1, 50) else way)()
+            await (self.hanging if hangs and number == 1 else way)()
 
     async def reset(self) -> None:
         """Begin an episode in each slot that needs one."""

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Rounds, each with a server of its own, and the steps of one of its clients.
 ROUNDS = 14
 STEPS = 120
-STEP_S, IDLE_S, CLIENT_S = 2.0, 4.0, 30.0
+STEP_S, IDLE_S, CLIENT_S = 2.0, 3.0, 30.0
 LIMITS = f"--step-timeout {STEP_S} --idle-timeout {IDLE_S} --max-message-mb 0.25 --grace 10"
 WORLDS = {
     "World": [*worlds.ENVIRONMENT, *worlds.REWARD],
@@ -320,10 +320,10 @@ class Players:
     async def in_process(self, world: Any) -> None:
         """Play on a server in this process."""
         app = create_app(world)
-        client = GenericEnvClient(transport=ASGITransport(app))
         worlds.released.set()
-        async with client:
-            await self.steps(client, self.name())
+        async with app.router.lifespan_context(app):
+            async with GenericEnvClient(transport=ASGITransport(app)) as client:
+                await self.steps(client, self.name())
 
 
 @contextlib.asynccontextmanager
