@@ -42,7 +42,7 @@ def main() -> int:
         f"{ledger.name}: {count}: {problem}"
         for ledger in ledgers
         for count, problems in ledger.problems().items()
-        for problem in problems[: SHOWN]
+        for problem in problems[:SHOWN]
     ]
     console.print(*found, sep="\n", markup=False)
     verdict = "some counts are not 0" if found else "all counts are 0"

@@ -96,12 +96,13 @@ def run(ledger: Ledger, size: float) -> None:
     score(ledger, plain, rows, reward="function")
     for level in ("process", "strict"):
         if not works(level):
-            ledger.injected[f"nothing: level {level} doesn't work here"] += 1
-            continue
+            ledger.injected[f"level {level} doesn't work here"] += 1
+            break
         options = [f"--sandbox={level}", "--workers=2", "--limit=seconds=1"]
-        score(ledger, isolated, sandboxed, *options, kills=kills)
-        score(ledger, isolated, sandboxed, *options, "--reuse", kills=kills - 1)
         score(ledger, ISOLATED, max(12, sandboxed // 25), *options, share=0.5)
+        score(ledger, isolated, sandboxed, *options, "--reuse")
+    else:
+        score(ledger, isolated, sandboxed, *options, kills=kills)
 
 
 def works(level: str) -> bool:
@@ -140,18 +141,18 @@ def score(
     lines, tickets = zip(*rows, strict=True)
     path, out = folder / "rollouts.jsonl", folder / "scored.jsonl"
     whole = b"".join(lines)
+    path.write_bytes(whole[: -len(lines[-1]) // 2] if kills else whole)
+    ledger.injected["file ends in the middle of a line"] += bool(kills)
     command = [
         "guerdon", "score", str(path), f"--reward={ledger.folder}/reward.py:{reward}",
         f"--out={out}", "--resume", *options,
     ]  # fmt: skip
-    # The last line is half-written at first.
-    path.write_bytes(whole[: -len(lines[-1]) // 2])
-    ledger.injected["file ends in the middle of a line"] += 1
     for _ in range(kills):
         done = out.stat().st_size if out.exists() else 0
         run_command(command, out, ledger.random.randrange(done, max(done, ROW_BYTES * count) + 1))
         ledger.injected["command killed"] += 1
-    run_command(command)
+    if kills:
+        run_command(command)
     path.write_bytes(whole)
     run_command(command)
     ledger.take(tickets)

@@ -12,13 +12,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from guerdon import EnvPool, Environment
+from guerdon import Environment, EnvPool
 
 NUMBERS = "failures that became numbers"
 SLOTS = "answers in a wrong slot"
@@ -215,10 +215,8 @@ def _reap(child: int) -> bool:
         return True
     if state != "Z":
         return False
-    try:
+    with suppress(ChildProcessError):
         os.waitpid(child, os.WNOHANG)
-    except ChildProcessError:
-        pass
     return True
 
 
@@ -263,21 +261,3 @@ def watched(ledger: Ledger, settle_s: float = SETTLE_S) -> Iterator[None]:
 def choose(ledger: Ledger, faults: dict[str, float]) -> str:
     """Return one of some faults by their weights."""
     return ledger.random.choices(list(faults), list(faults.values()))[0]
-
-
-Subject = Callable[[Ledger, float], None]
-__all__ = [
-    "COUNTS",
-    "DOUBLED",
-    "LEFT",
-    "LOST",
-    "NUMBERS",
-    "SLOTS",
-    "Belongings",
-    "Ledger",
-    "Subject",
-    "Ticket",
-    "choose",
-    "tasks_left",
-    "watched",
-]

@@ -124,7 +124,9 @@ class Player:
             if action is not None and seen[slot] is not None:
                 self.answered(action, slot, seen[slot])
             elif seen[slot] is not None:  # an answer for a slot that was skipped
-                self.ledger.answer(self.ledger.issue(("skipped", slot, id(seen))), seen[slot].reward)
+                self.ledger.answer(
+                    self.ledger.issue(("skipped", slot, id(seen))), seen[slot].reward
+                )
 
     async def stream(self) -> None:
         """Step all slots, and each again as soon as it has answered."""
@@ -170,27 +172,22 @@ class Player:
 
 
 async def play_episodes(ledger: Ledger, pool: EnvPool, number: int) -> None:
-    """Play episodes with a delayed reward; after a failed step no step of it has a reward."""
+    """Play episodes with a delayed reward: after a failed step, no step of it has a reward."""
+    faults = {"": 4.0, "gate raises": 1.0, "gate returns nan": 1.0}
     for episode in range(20):
-        await pool.reset_batch(options=[{"slot": slot, "episode": episode} for slot in range(SLOTS)])
-        names = [(pool, number, slot, episode) for slot in range(SLOTS)]
-        faults = [
-            [choose(ledger, {"": 4, "gate raises": 1, "gate returns nan": 1}) for _ in range(worlds.STEPS)]
-            for _ in names
-        ]
-        tickets = [
-            [ledger.issue((*name, step), outcomes="failure" if any(failing) else "number") for step in range(worlds.STEPS)]
-            for name, failing in zip(names, faults, strict=True)
-        ]  # fmt: skip
-        for step in range(worlds.STEPS):
-            seen = await pool.step_batch(
-                [
-                    {"ticket": tickets[slot][step], "fault": faults[slot][step]}
-                    for slot in range(SLOTS)
-                ]
-            )
+        await pool.reset_batch()
+        actions: list[list[Any]] = [[] for _ in range(worlds.STEPS)]
+        for slot in range(pool.n):
+            chosen = [choose(ledger, faults) for _ in actions]
+            outcome = "failure" if any(chosen) else "number"
+            for step, fault in enumerate(chosen):
+                place = ("episodes", number, slot, episode, step)
+                ticket = ledger.issue(place, fault, outcome)
+                actions[step].append({"ticket": ticket, "fault": fault})
+        for batch in actions:
+            seen = await pool.step_batch(batch)
         for slot, observation in enumerate(seen):
+            assert observation is not None
             rewards = observation.metadata.get("step_rewards") or [None] * worlds.STEPS
-            for ticket, fault, reward in zip(tickets[slot], faults[slot], rewards, strict=True):
-                ledger.injected.update([f"episode: {fault}"] if fault else [])
-                ledger.answer(ticket, reward)
+            for batch, reward in zip(actions, rewards, strict=True):
+                ledger.answer(batch[slot]["ticket"], reward)

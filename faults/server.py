@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Rounds, each with a server of its own, and the steps of one of its clients.
 ROUNDS = 14
 STEPS = 120
-STEP_S, IDLE_S, CLIENT_S = 2.0, 3.0, 30.0
+STEP_S, IDLE_S, CLIENT_S = 1.0, 3.0, 30.0
 LIMITS = f"--step-timeout {STEP_S} --idle-timeout {IDLE_S} --max-message-mb 0.25 --grace 10"
 WORLDS = {
     "World": [*worlds.ENVIRONMENT, *worlds.REWARD],
@@ -257,7 +257,9 @@ class Players:
             name = self.name()
             for episode in range(3):
                 await self.reset(client, (name, episode, 0), "")
-                await self.step(client, (name, episode, 1), "message is too large", text="x" * 2**19)
+                await self.step(
+                    client, (name, episode, 1), "message is too large", text="x" * 2**19
+                )
         async with HTTPEnvClient(url) as http:
             await self.step(http, (name, 9, 1), "body is too large", text="x" * 2**19)
 
@@ -321,9 +323,9 @@ class Players:
         """Play on a server in this process."""
         app = create_app(world)
         worlds.released.set()
-        async with app.router.lifespan_context(app):
-            async with GenericEnvClient(transport=ASGITransport(app)) as client:
-                await self.steps(client, self.name())
+        client = GenericEnvClient(transport=ASGITransport(app))
+        async with app.router.lifespan_context(app), client:
+            await self.steps(client, self.name())
 
 
 @contextlib.asynccontextmanager
