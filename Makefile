@@ -1,6 +1,6 @@
 # Every target installs what it needs: a machine with git, make and Python 3.11 or newer is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick fmt check test edges sandbox docs-test api interop coverage bench clean
+.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop coverage bench clean
 
 PYTHON ?= python3
 # uv if it is installed, otherwise a copy in .tools.
@@ -53,6 +53,11 @@ edges: setup  ## Run the tests of the command line and of real servers, trackers
 
 sandbox: setup  ## Attack the sandbox, as this user and, if this is root, as an ordinary one.
 	$(PYTEST) $(SANDBOX)
+
+# 1 takes minutes; CI runs a tenth of it.
+SIZE ?= 1
+faults: setup  ## Inject faults into pool, server, command and logger, with five counts (SIZE=0.1).
+	@$(RUN) python -m faults --size $(SIZE) $(if $(SEED),--seed $(SEED))
 
 docs-test: setup  ## Run every code block of README.md and docs/, and every docstring example.
 	$(RUN) pytest tests/docs --docs -q

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib
 import logging
 import sys
@@ -16,6 +17,7 @@ from rich.table import Table
 from faults.counts import COUNTS, Ledger, watched
 
 SUBJECTS = ("pool", "server", "command", "logger")
+SUBREAPER = 36  # Linux: processes whose parent has ended become children of this one
 SHOWN = 9  # problems of each count
 
 
@@ -52,6 +54,7 @@ def main() -> int:
 
 def run(name: str, seed: int, size: float, folder: Path) -> Ledger:
     """Inject the faults of one subject."""
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     ledger = Ledger(name, seed, folder)
     subject = importlib.import_module(f"faults.{name}")
     with watched(ledger):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import itertools
 import os
 import random
@@ -28,7 +27,6 @@ LEFT = "things left behind"
 COUNTS = (NUMBERS, SLOTS, LOST, DOUBLED, LEFT)
 
 SETTLE_S = 20.0  # seconds in which threads, descriptors and processes may end
-SUBREAPER = 36  # Linux: processes whose parent ended become children of this one
 
 
 class Answer(NamedTuple):
@@ -170,7 +168,6 @@ class Belongings:
     def __init__(self) -> None:
         with EnvPool(Environment, n=1).sync():
             pass  # this starts guerdon's own event loop, which ends with the process
-        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
         self._before = _belongings()
 
     def left(self, settle_s: float = SETTLE_S) -> list[str]:
