@@ -29,19 +29,16 @@ function = partial(
 # The companion sends these facts to the program beside it, and waits for its end.
 @source
 def _neighbor():
-    with open("mine", "w") as file:
-        file.write(host["mark"])
     os.environ["GUERDON_NEIGHBOUR"] = host["mark"]
     line = socket.socket(fileno=3)
-    line.sendall(json.dumps({"pid": os.getpid(), "folder": os.getcwd()}).encode() + b"\n")
+    line.sendall(json.dumps(os.getpid()).encode() + b"\n")
     line.recv(1)
 
 # The program receives them.
 @source
 def _meet():
     line = socket.socket(fileno=3)
-    other = json.loads(line.makefile().readline())
-    pid, folder = other["pid"], other["folder"]
+    pid = json.loads(line.makefile().readline())
     if pid == os.getpid():
         pid = host["sleeper"]  # in namespaces of their own: then the host's is attacked
 
@@ -164,20 +161,17 @@ def threads_and_children_left_behind():
         )
 
 
-@beside("another call's directory", before=_meet, companion=_neighbor)
+@case("another call's directory", limits=_LIMITS)
 def another_call_s_directory():
-    """The files of a concurrent call are neither read nor listed."""
-    if os.path.realpath(folder) == os.path.realpath(".") and not os.path.exists("mine"):
-        passed("the folder of that name is another")
-    else:
-        refused(
-            list=lambda: os.listdir(folder),
-            read=lambda: read(folder + "/mine"),
-            write=lambda: open(folder + "/mine", "ab"),
-            make=lambda: open(folder + "/theirs", "xb"),
-            relative=lambda: read("../" + os.path.basename(folder) + "/mine"),
-            parent=lambda: os.listdir(".."),
-        )
+    """The folders of concurrent calls, which are beside this one, are neither listed nor made."""
+    beside = os.path.dirname(os.getcwd())
+    refused(
+        list=lambda: os.listdir(beside),
+        relative=lambda: os.listdir(".."),
+        make=lambda: os.mkdir(beside + "/call-made"),
+        write=lambda: open(beside + "/made", "xb"),
+        move=lambda: os.rename(os.getcwd(), beside + "/moved"),
+    )
 
 
 @beside("another call's process", before=_meet, companion=_neighbor)
