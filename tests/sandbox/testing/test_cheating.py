@@ -407,3 +407,38 @@ def test_check_program_with_a_result_that_ends_the_process_of_the_tests(sandbox)
     verdict = check_program(sandbox, "def add(a, b): return 9", tests, entry_point="add")
     assert verdict.passed == 0
     assert "what it returned ended the tests' process" in verdict.failure
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert Bag(1) == [1]",
+        "assert Bag(1) == {'a': 1}",
+        "assert Bag(1) == 1",
+        "assert Bag(1) == 'x'",
+        "assert Bag(1) == {1}",
+        "assert not Bag(1) != [1]",
+        "assert Bag(1) + 1 == 2",
+        "assert Bag(1).value() == [9]",
+        "import unittest; unittest.TestCase().assertEqual(Bag(1), [1])",
+    ],
+)
+@pytest.mark.parametrize("base", ["", "(list)", "(dict)", "(int)", "(str)"])
+def test_check_program_with_a_tested_class_that_equals_plain_values(sandbox, test, base):
+    program = f"""
+class Bag{base}:
+    def __new__(cls, *given): return super().__new__(cls)
+    def __init__(self, *given): self.seen = []
+    def __eq__(self, other): self.seen.append(other); return True
+    def __ne__(self, other): return False
+    def __iter__(self): return iter(self.seen)
+    def __getitem__(self, key): return 9
+    def __float__(self): return 9.0
+    def __int__(self): return 9
+    def __str__(self): return ""
+    def __len__(self): return 1
+    def __add__(self, other): return Bag()
+    def value(self): return Bag()
+"""
+    verdict = check_program(sandbox, program, [test], entry_point="Bag")
+    assert verdict.passed == 0, verdict

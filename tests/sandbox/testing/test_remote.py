@@ -375,6 +375,243 @@ assert str(caught(0, AssertionError)) == "no kind"
         "f",
         "assert f(lambda n: n * n) == [0, 1, 4, 9]",
     ),
+    "classes that a test derives": (
+        """
+from abc import ABC, abstractmethod
+class Shape(ABC):
+    kinds = []
+    def __init__(self, name="shape"): self.name = name
+    def __init_subclass__(cls, **named): Shape.kinds.append(cls.__name__)
+    @abstractmethod
+    def area(self): ...
+    @property
+    def doubled(self): return 2 * self.area()
+    def __lt__(self, other): return self.area() < other.area()
+def total(shapes): return sum(each.area() for each in shapes if isinstance(each, Shape))
+""",
+        "Shape",
+        """
+class Square(Shape):
+    sides = 4
+    def __init__(self, side):
+        super().__init__("square")
+        self.side = side
+    def area(self): return self.side ** 2
+    def __len__(self): return self.sides
+    @property
+    def half(self): return self.area() / 2
+    @classmethod
+    def unit(cls): return cls(1)
+    @staticmethod
+    def kind(): return "polygon"
+class Big(Square):
+    def area(self): return super().area() * 100
+s = Square(3)
+assert (s.area(), s.doubled, s.half, s.name, len(s), s.side) == (9, 18, 4.5, "square", 4, 3)
+assert Big(1).area() == 100 and Big.unit().doubled == 200 and Square.kind() == "polygon"
+assert isinstance(s, Shape) and isinstance(s, Square) and not isinstance(s, Big)
+assert issubclass(Big, Shape) and issubclass(Big, (int, Square)) and not issubclass(Shape, Big)
+assert total([s, Big(1), 5]) == 109 and max([s, Big(1)]).area() == 100
+assert Shape.kinds[:2] == ["Square", "Big"] and type(s) is Square and type(s).__name__ == "Square"
+class Half(Shape): pass
+for abstract in (Shape, Half):
+    try:
+        abstract()
+    except TypeError as error:
+        assert "abstract" in str(error)
+    else:
+        assert False
+""",
+    ),
+    "a tested class that derives from a dictionary": (
+        """
+class Table(dict):
+    def __getattr__(self, name):
+        try: return self[name]
+        except KeyError: raise AttributeError(name) from None
+    def __setattr__(self, name, value): self[name] = value
+    def __setitem__(self, name, value): super().__setitem__(name.lower(), value)
+    def __missing__(self, name): return "none"
+    def __add__(self, other): return Table(self | other)
+""",
+        "Table",
+        """
+t = Table(a=1)
+t.b = 2
+t["C"] = 3
+assert t == {"a": 1, "b": 2, "c": 3} and t != {} and t.c == 3 and t["z"] == "none"
+assert isinstance(t, dict) and isinstance(t, Table) and type(t) is Table and list(t) == list("abc")
+assert (t + Table(d=4)).d == 4 and t.pop("b") == 2 and t.get("b") is None and len(t) == 2
+del t["c"]
+assert t == Table(a=1) and dict(t) == {"a": 1}
+""",
+    ),
+    "tested classes that derive from a list and a text": (
+        """
+import bisect
+class Sorted(list):
+    def append(self, item): bisect.insort(self, item)
+    def middle(self): return self[len(self) // 2]
+class Slug(str):
+    def words(self): return self.split("-")
+""",
+        "Sorted",
+        """
+s = Sorted([1, 3])
+s.append(2)
+assert s == [1, 2, 3] and s.middle() == 2 and s[-1] == 3 and isinstance(s, list) and s[1:] == [2, 3]
+assert Slug("a-b") == "a-b" and Slug("a-b").words() == ["a", "b"] and Slug("a").upper() == "A"
+""",
+    ),
+    "a tested class of namedtuples": (
+        """
+from typing import NamedTuple
+class Point(NamedTuple):
+    x: int
+    y: int = 0
+    def __add__(self, other): return Point(self.x + other.x, self.y + other.y)
+""",
+        "Point",
+        """
+p = Point(1, 2)
+assert p == (1, 2) and p + Point(1) == Point(2, 2) and p._replace(x=0) == (0, 2)
+assert isinstance(p, tuple) and isinstance(p, Point) and max(p, Point(5)).x == 5
+""",
+    ),
+    "members of enumerations": (
+        """
+from enum import Enum, IntFlag, StrEnum
+class Color(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+class May(IntFlag):
+    READ = 1
+    WRITE = 2
+class Light(Enum):
+    ON = 1
+    OFF = 2
+def f(name): return {"red": Color.RED, "all": May.READ | May.WRITE, "on": Light.ON}[name]
+""",
+        "f",
+        """
+from enum import Enum
+assert f("red") is Color.RED and isinstance(f("red"), Color) and list(Color) == ["red", "blue"]
+assert May.READ in f("all") and f("all") == 3 and type(f("on")) is Light
+assert [each.name for each in Light] == ["ON", "OFF"] and issubclass(Light, Enum)
+assert isinstance(f("on"), Enum) and f("on").__class__ is Light
+""",
+    ),
+    "classes of the standard library": (
+        """
+import re
+from collections.abc import Mapping
+class Table(Mapping):
+    'A table.'
+    def __init__(self, **items): self._items = items
+    def __getitem__(self, key): return self._items[key]
+    def __iter__(self): return iter(self._items)
+    def __len__(self): return len(self._items)
+    size = property(__len__)
+    def get_it(self, key: str) -> int: return self._items[key]
+def f(text): return re.match("a+", text)
+""",
+        "Table",
+        """
+import re, inspect, typing
+from collections.abc import Mapping, Sequence
+t = Table(a=1)
+assert isinstance(f("aa"), re.Match) and type(f("aa")) is re.Match and f("b") is None
+assert isinstance(t, Mapping) and not isinstance(t, (Sequence, int)) and issubclass(Table, Mapping)
+assert t == {"a": 1} and t != {"a": 2} and t != [] and {**t} == {"a": 1}
+assert inspect.isclass(Table) and isinstance(Table.size, property) and "size" in dir(t)
+assert list(inspect.signature(t.get_it).parameters) == ["key"] and Table.__mro__[0] is Table
+assert typing.get_type_hints(Table.get_it) == {"key": str, "return": int}
+assert t.get_it.__doc__ is None and Table.__doc__ == "A table."
+""",
+    ),
+    "functions of dataclasses": (
+        """
+from dataclasses import dataclass, field
+@dataclass(frozen=True)
+class Item:
+    name: str
+    tags: list = field(default_factory=list)
+""",
+        "Item",
+        """
+from dataclasses import asdict, astuple, fields, is_dataclass, replace
+i = Item("a", [1])
+assert asdict(i) == {"name": "a", "tags": [1]} and astuple(i) == ("a", [1])
+assert [each.name for each in fields(Item)] == ["name", "tags"] and is_dataclass(i)
+assert replace(i, name="b") == Item("b", [1]) and not is_dataclass(3)
+""",
+    ),
+    "plain values that a tested class equals": (
+        """
+class Matrix:
+    def __init__(self, *rows): self.rows = [list(each) for each in rows]
+    def __iter__(self): return iter(self.rows)
+    def __mul__(self, by): return Matrix(*([each * by for each in row] for row in self.rows))
+    def __eq__(self, other): return self.rows == list(other)
+class Money:
+    def __init__(self, amount): self.amount = amount
+    def __float__(self): return float(self.amount)
+    def __eq__(self, other): return float(self) == float(other)
+    def __add__(self, other): return Money(self.amount + getattr(other, "amount", other))
+    __radd__ = __add__
+""",
+        "Matrix",
+        """
+assert Matrix([1, 2]) == [[1, 2]] and Matrix([1]) * 2 == [[2]] and not Matrix([1]) == [[2]]
+assert Matrix([1]) != [] and Matrix([1]) == Matrix([1])
+assert sum([Money(1), Money(2)]).amount == 3 and Money(1) == Money(1)
+""",
+    ),
+    "notes, contexts and groups of exceptions": (
+        """
+class Bad(ValueError):
+    def __init__(self, name): super().__init__(name, "bad"); self.name = name
+def f(n):
+    if n == 1:
+        try: {}["k"]
+        except KeyError as error:
+            error.add_note("a note")
+            raise LookupError("none")
+    raise ExceptionGroup("several", [Bad("a"), KeyError(1)])
+""",
+        "f",
+        """
+try:
+    f(1)
+except LookupError as error:
+    assert error.__cause__ is None and error.__context__.args == ("k",)
+    assert error.__context__.__notes__ == ["a note"]
+try:
+    f(2)
+except ExceptionGroup as group:
+    some, rest = group.split(Bad)
+    assert some.exceptions[0].name == "a" and len(rest.exceptions) == 1
+""",
+    ),
+    "an exception class under test": (
+        "class Bad(ValueError):\n    def __init__(self, name):\n"
+        "        super().__init__(name + '!')\n        self.name = name",
+        "Bad",
+        """
+assert issubclass(Bad, ValueError) and str(Bad("a")) == "a!" and isinstance(Bad("a"), Bad)
+try:
+    raise Bad("b")
+except Bad as error:
+    assert error.name == "b"
+""",
+    ),
+    "iterators of the tests": (
+        "def f(items):\n    for each in items: yield each * 2",
+        "f",
+        "import itertools\na, b = itertools.tee(f([1, 2]))\nassert list(a) == list(b) == [2, 4]\n"
+        "from collections import OrderedDict\nd = OrderedDict(a=1, b=2)\nd.move_to_end('a')\n"
+        "assert list(f(d)) == ['bb', 'aa']",
+    ),
 }
 
 

@@ -248,12 +248,6 @@ def test_check_program_errors_have_their_filename(sandbox):
     assert check_program(sandbox, program, tests, entry_point="f").failure is None
 
 
-def test_check_program_refuses_a_class_derived_from_the_programs(sandbox):
-    tests = ["class W(V): pass"]
-    verdict = check_program(sandbox, "class V: pass", tests, entry_point="V")
-    assert "a test can't derive a class" in verdict.failure
-
-
 CLASSES = {
     "ordered dictionary": (
         """

@@ -8,6 +8,19 @@ from guerdon.sandbox.testing.checking import check_program
 
 # A program, its entry point, and a test that it passes, as in one process.
 SAME = {
+    "a function of the program's module, patched": (
+        "def load(): return 1\ndef f(): return load()",
+        """
+from unittest.mock import patch
+import solution
+with patch("solution.load", return_value=5) as load:
+    assert f() == 5
+    load.assert_called_once_with()
+assert f() == 1
+solution.load = lambda: 7
+assert f() == 7
+""",
+    ),
     "standard output": (
         "import sys\ndef f(n):\n    print('Hello', n)\n    print('no', file=sys.stderr)\n"
         "    return n",

@@ -52,24 +52,28 @@ class Candidate(surroundings.ProgramSurroundings):
                 self._tested = found
             # It doesn't travel, whatever it is: ``f = sorted`` too.
             kind = self.kind_of(found)
-            message["entry"] = [self.number(found), kind]
+            message["entry"] = [self.number(found), kind, self._errors.classes(found)]
         encoder.sent()
         self.send(message | {"loaded": True})
 
-    def own(self, kind: type) -> str:
-        """Return how objects of a class travel that derives from that of a plain value."""
+    def own(self, kind: type) -> bool:
+        """Return whether objects of a class have more than the plain value that they derive from."""
         if self._tested is not None and self._tested in plain.mro_of(kind):
-            return "stays"
+            return True
         has_more = kind.__module__ == "program" or hasattr(kind, "__members__")
         if hasattr(kind, "_fields"):
             has_more = has_more and _has_methods(kind)
         is_structure = hasattr(kind, "n_sequence_fields")  # such as `time.struct_time`
-        return "derived" if has_more or is_structure else super().own(kind)
+        return has_more or is_structure or super().own(kind)
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what the tests ask for."""
         if what == "name":  # which none but the program defines
             return self._names[name]
+        if what == "rename":
+            for each in args:
+                self._names[name] = each
+            return None if args else self._names.pop(name)
         return super().perform(what, target, name, args, kwargs)
 
     def serve(self, message: dict[str, Any]) -> None:

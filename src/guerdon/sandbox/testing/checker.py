@@ -73,7 +73,9 @@ class Checker(surroundings.TestsSurroundings):
         self._is_class = is_class
         self._heard: Callable[[], None] | None = heard
         self._keeping = keeping.Keeping(super().operate)
+        self._entry_class: type | None = None  # that of an entry point that is an exception class
         self._owners: dict[int, remote.Remote] = {}
+        self._tested: set[int] = set()  # the classes that the tests derive from the tested one
         self._resuming: set[int] = set()  # the methods of generators that resume them
 
     def loaded(self) -> dict[str, Any]:
@@ -81,7 +83,9 @@ class Checker(surroundings.TestsSurroundings):
         message = self.receive(LOADED)
         if "entry" in message:
             try:
-                self.entry = self.remote(*message["entry"])
+                number, kind, error = message["entry"]
+                self.entry = self.remote(number, kind)
+                self._entry_class = None if error is None else self._errors.of_classes(error)
             except Exception:  # whatever it is, the program's process is the cause
                 self.lose("it presented no entry point")
             return {"loaded": True, "classes": message.get("classes")}
@@ -105,7 +109,7 @@ class Checker(surroundings.TestsSurroundings):
         if name == self._entry_point:
             if self.entry is None:
                 raise KeyError(name)
-            return self.entry
+            return self._entry_class or self.entry
         if name.startswith("__"):
             raise KeyError(name)
         return self.ask("name", None, name)
@@ -138,7 +142,7 @@ class Checker(surroundings.TestsSurroundings):
     ) -> Any:
         """Call an object of the program, or its method of a name."""
         number = target._guerdon_number
-        touched = [each for each in (*args, *kwargs.values()) if _is_remote(each)]
+        touched = [each for each in (*args, *kwargs.values()) if remote.is_remote(each)]
         self._keeping.forget(target, self._owners.get(number, target), *touched)
         try:
             result = super().call(target, args, kwargs, name)
@@ -148,6 +152,15 @@ class Checker(surroundings.TestsSurroundings):
             raise _stopped(error) from error
         return self._mark(result, self._makes(target, name))
 
+    def derive(
+        self, base: remote.Remote, name: str, bases: Any, items: Any, named: dict[str, Any]
+    ) -> Any:
+        """Derive a class of the tests from one of the program."""
+        made = super().derive(base, name, bases, items, named)
+        if base is self.entry or base._guerdon_number in self._tested:
+            self._tested.add(made._guerdon_number)
+        return made
+
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the program."""
         try:
@@ -155,7 +168,7 @@ class Checker(surroundings.TestsSurroundings):
         except (StopIteration, StopAsyncIteration) as error:
             raise _stopped(error) from error
         is_method = isinstance(result, remote.Method)
-        if not is_method and not _is_remote(result):
+        if not is_method and not remote.is_remote(result):
             return result
         is_asked = name in keeping.QUERIES and (is_method or callable(result))
         if is_asked and target._guerdon_made < remote.CALLED and target is not self.entry:
@@ -177,7 +190,7 @@ class Checker(surroundings.TestsSurroundings):
         equals or contains every value, or whose difference from every value is 0.
         """
         made = target._guerdon_made
-        has_plain = not all(map(_is_remote, args))
+        has_plain = not all(map(remote.is_remote, args)) and not _is_start(name, args)
         decide = _DECIDED.get(name) if has_plain else None
         if decide is not None and made < UNLESS_MADE.get(name, 3):
             return decide(self, target, name, args[0])
@@ -197,8 +210,8 @@ class Checker(surroundings.TestsSurroundings):
             return False  # a test's assertion has failed, whatever the program makes of it
         if not made or name not in CLOSED:
             return result
-        mixed = target._guerdon_mixed or has_plain
-        if mixed and not _is_remote(result) and result is not NotImplemented:
+        mixed = target._guerdon_mixed or (has_plain and not name.startswith("__i"))
+        if mixed and not _is_object(result):
             raise TypeError("an operation of the program's object and a value returned a value")
         return self._mark(result, remote.MADE, mixed)
 
@@ -210,7 +223,7 @@ class Checker(surroundings.TestsSurroundings):
 
     def _makes(self, target: remote.Remote, name: str) -> int:
         """Return what an object's results count as: made by the tests, or not."""
-        if target is self.entry:
+        if target is self.entry or target._guerdon_number in self._tested:
             return remote.CALLED if self._is_class else 0
         owner = self._owners.get(target._guerdon_number)
         if owner is not None and owner is self.entry and self._is_class:
@@ -219,11 +232,12 @@ class Checker(surroundings.TestsSurroundings):
 
     def _mark(self, result: Any, made: int, mixed: bool = False) -> Any:
         """Mark an object as made by the tests; `mixed` if a plain value took part."""
-        if _is_remote(result) and made:
-            if made > result._guerdon_made:
-                object.__setattr__(result, "_guerdon_made", made)
+        if remote.is_remote(result) and made:
+            handle = remote.handle_of(result)
+            if made > handle._guerdon_made:  # type: ignore[union-attr]
+                object.__setattr__(handle, "_guerdon_made", made)
             if mixed:
-                object.__setattr__(result, "_guerdon_mixed", True)
+                object.__setattr__(handle, "_guerdon_mixed", True)
         return result
 
     # What the program asks -----------------------------------------------------------------------
@@ -231,8 +245,8 @@ class Checker(surroundings.TestsSurroundings):
     def kind_of(self, value: Any) -> list[Any]:
         """Return what the program receives about the class of an object of the tests."""
         reach.may_have(value)
-        name, methods, public = super().kind_of(value)
-        return [name, reach.methods_of(value, methods), public]
+        name, methods, *rest = super().kind_of(value)
+        return [name, reach.methods_of(value, methods), *rest]
 
     def guard(self, table: Any) -> None:
         """Raise for a dictionary that no program may receive."""
@@ -252,6 +266,8 @@ class Checker(surroundings.TestsSurroundings):
         super().refill(value, new)
 
     def _export(self, encoder: codec.Encoder, value: Any, kinds: list[Any]) -> list[Any]:
+        if remote.is_remote(value):
+            return super()._export(encoder, value, kinds)
         if isinstance(value, type) and value in self.shared.kinds:
             return ["global", "program", value.__name__, self.number(value)]
         found = reach.global_of(value)
@@ -280,15 +296,29 @@ class Checker(surroundings.TestsSurroundings):
         if type(other).__module__ != "builtins":
             return NotImplemented
         if name in ("__eq__", "__ne__"):
-            return name == "__ne__"
+            same = target._guerdon_made and self._has(target, other)
+            return bool(same and super().operate(target, "__eq__", (other,))) == (name == "__eq__")
         kinds = f"{type(target).__name__!r} and {type(other).__name__!r}"
         raise TypeError(f"{name} not supported between instances of {kinds}")
+
+    def _has(self, target: Any, other: Any) -> bool:
+        """Return whether an object consists of what a plain value does."""
+        methods, kind = type(target).__dict__, type(other)
+        if kind in (list, tuple, set) and "__iter__" in methods:
+            return bool(kind(target) == other)
+        if kind is dict and {"__iter__", "__getitem__"} <= methods.keys():
+            return bool({key: target[key] for key in target} == other)
+        if target._guerdon_made < remote.CALLED or f"__{kind.__name__}__" not in methods:
+            return False
+        return kind in (int, float, str) and bool(kind(target) == other)
 
     def _search(self, target: remote.Remote, name: str, sought: Any) -> bool:
         return self._keeping.contains(target, sought)
 
     def _refuse(self, target: remote.Remote, name: str, other: Any) -> Any:
-        return False if name == "__instancecheck__" else NotImplemented
+        if name != "__instancecheck__":
+            return NotImplemented
+        return type(other).__module__ == "tests" and super().operate(target, name, (other,))
 
 
 #: Special methods that the checker performs itself if a plain value takes part.
@@ -301,8 +331,15 @@ _DECIDED: dict[str, Callable[[Checker, remote.Remote, str, Any], Any]] = {
 UNLESS_MADE = dict.fromkeys(remote.ARITHMETIC, remote.MADE) | {"__contains__": remote.CALLED}
 
 
-def _is_remote(value: Any) -> bool:
-    return remote.Remote in plain.mro_of(type(value))
+def _is_start(name: str, args: Sequence[Any]) -> bool:
+    """Return whether an operation is the first one of `sum`."""
+    return name == "__radd__" and type(args[0]) is int and args[0] == 0
+
+
+def _is_object(result: Any) -> bool:
+    """Return whether a result of an operation can't be a number that depends on a plain value."""
+    is_value = isinstance(result, (int, float, complex, str))
+    return result is NotImplemented or (remote.is_remote(result) and not is_value)
 
 
 def _stopped(error: BaseException) -> RuntimeError:

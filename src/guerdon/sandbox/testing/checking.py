@@ -102,7 +102,11 @@ def check_program(
       library that a test passes is the program's own. Exceptions keep their class, attributes and
       cause.
 
-    An object of the program never equals a plain value, and has no order with one. Unless the tests
+    A class that a test derives from one of the program is made in the program's process.
+
+    An object of the program never equals a plain value, and has no order with one; but one that the
+    tests made by the tested class equals a plain value if its items or its conversion do, and its
+    ``__eq__`` agrees. Unless the tests
     have made it by the class that is tested, it can't be added to or subtracted from a plain value
     either. Unless it is the result of a call of that class, whether it contains a plain value is
     found by reading its items, and methods that a text or a set would have (``find``,

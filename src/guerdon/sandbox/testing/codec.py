@@ -65,7 +65,7 @@ class Encoder:
         guard: Raises for dictionaries that may not be sent.
         shared: The classes that the other side has, too.
         own: Returns whether objects of a class have more than the value of the class from which
-            it derives; they stay objects of their own.
+            it derives.
         copies: Whether values of the standard library that can be changed travel as copies.
 
     Attributes:
@@ -80,7 +80,7 @@ class Encoder:
         *,
         guard: Callable[[Any], None] = lambda table: None,
         shared: Shared | None = None,
-        own: Callable[[type], str] = lambda kind: "",
+        own: Callable[[type], bool] = lambda kind: False,
         copies: bool = False,
     ) -> None:
         self._export = export
@@ -181,12 +181,9 @@ class Encoder:
 
     def _own_node(self, value: Any, kind: type, base: Any) -> list[Any] | None:
         """Return the node of a value that has more than the plain one from which it derives."""
-        how = "" if base is kind else self._own(kind)
-        if not how:
+        if base is kind or not self._own(kind):
             return None
         export = self._export(self, value)
-        if how == "stays":
-            return export
         if base not in _CONTENTS:
             return ["derived", export, [self.reference(_PLAIN[base](value))]]
         node = self._container(value, base.__name__, _CONTENTS[base](self, value, base))
@@ -239,7 +236,8 @@ class Encoder:
 
     def _mapping(self, value: Any, kind: type) -> list[Any]:
         self._guard(value)
-        pairs = [self.references(dict.keys(value)), self.references(dict.values(value))]
+        own = containers.kind_of_mapping(value)
+        pairs = [self.references(own.keys(value)), self.references(own.values(value))]
         return [*pairs, self.reference(value.default_factory)] if kind is defaultdict else pairs
 
 
@@ -426,7 +424,8 @@ class Decoder:
 
     def _derived_value(self, export: Any, base: Any) -> Any:
         [value] = self.values(base)
-        return remote.derived(value, self._accept(self, export))
+        handle = self._accept(self, export)
+        return handle if export[0] == "yours" else remote.derived(value, handle)
 
 
 #: What makes a value that can't be changed of the data of its node, by its tag.

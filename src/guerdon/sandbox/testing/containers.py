@@ -28,6 +28,7 @@ __all__ = [
     "is_array",
     "is_data",
     "is_open",
+    "kind_of_mapping",
     "new_array",
     "refill",
     "state",
@@ -172,6 +173,11 @@ def state(value: Any) -> dict[str, Any]:
     return {name: item for name, item in _attributes(value).items() if is_data(kind, name)}
 
 
+def kind_of_mapping(value: Any) -> Any:
+    """Return the class whose methods read a dictionary in its own order."""
+    return OrderedDict if isinstance(value, OrderedDict) else dict
+
+
 def contents(value: Any) -> Any:
     """Return a copy of the contents of a container or object, to be compared later."""
     if isinstance(value, list):
@@ -179,7 +185,7 @@ def contents(value: Any) -> Any:
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, dict):
-        return [*dict.keys(value), *dict.values(value)]
+        return [*kind_of_mapping(value).keys(value), *kind_of_mapping(value).values(value)]
     if isinstance(value, (set, deque)):
         return list(value)
     if is_array(value):
@@ -200,7 +206,7 @@ def refill(value: Any, new: Any) -> None:
         set.clear(value)
         set.update(value, new)
     elif isinstance(value, dict):
-        kind = OrderedDict if isinstance(value, OrderedDict) else dict
+        kind = kind_of_mapping(value)
         kind.clear(value)
         for key, item in dict.items(new):
             kind.__setitem__(value, key, item)

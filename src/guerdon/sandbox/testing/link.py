@@ -15,6 +15,7 @@ import json
 import sys
 from _thread import RLock
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from os import read, urandom, write
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -157,6 +158,12 @@ class Link:
         """Return whether an object of the other process that can only be iterated has a value."""
         return any(each is sought or each == sought for each in iter(target))
 
+    def derive(
+        self, base: remote.Remote, name: str, bases: Any, items: Any, named: dict[str, Any]
+    ) -> Any:
+        """Return a class that the other process derives from its own."""
+        return self.ask("derive", base, name, (bases, items), named)
+
     def ask(
         self,
         what: str,
@@ -286,6 +293,13 @@ class Link:
             return _ACCESS[what](target, name, *args)
         if what == "copy":
             return getattr(copy, name)(target)
+        if what == "derive":
+            return remote.derive(args[0], name, args[1], kwargs)
+        if what == "super":
+            return super(target, *args)
+        if what == "library":  # a function of the standard library
+            module, _, function = name.rpartition(".")
+            return getattr(import_module(module), function)(target, *args, **kwargs)
         if name == "__await__":
             return self._wait(target)
         if name not in remote.FORWARDED:
@@ -363,13 +377,12 @@ class Link:
             kinds.append(kind)
         return ["mine", self.number(value), kinds.index(kind)]
 
-    def own(self, kind: type) -> str:
-        """Return how objects of a class travel that derives from that of a plain value.
+    def own(self, kind: type) -> bool:
+        """Return whether objects of a class have more than the plain value that they derive from.
 
-        Empty: as the plain value. ``stays``: as an object. Otherwise as the plain value with the
-        attributes and methods that it doesn't have.
+        Such as attributes and methods; they are asked for when they are used.
         """
-        return "derived" if "_guerdon_derived" in vars(kind) else ""
+        return "_guerdon_derived" in vars(kind)
 
     def kind_of(self, value: Any) -> list[Any]:
         """Return what the other side receives about an object's class."""
@@ -426,11 +439,12 @@ class Link:
         """Return the object of a number of the other side."""
         found = self._remotes.get(number)
         if found is None:
-            name, methods, public = kind
+            name, methods, public, *bases = kind
             is_kind = type(number) is int and type(name) is str and len(name) <= 100
             plain.expect(is_kind, "an object without a class")
             plain.expect(remote.FORWARDED.issuperset(methods), "an object with unknown methods")
-            made = remote.remote_class(name, frozenset(methods), frozenset(public))
+            where = tuple((str(module), str(each)) for module, each in [*bases, []][0])
+            made = remote.remote_class(name, frozenset(methods), frozenset(public), where)
             found = self._remotes[number] = made(self, number)
         return found
 

@@ -16,11 +16,12 @@ from itertools import groupby
 from types import ModuleType
 from typing import Any
 
-from . import raised
+from . import raised, remote
 
 __all__ = ["Tests"]
 
 MODULE = "solution"  # what tests call the program's module
+TYPE = "_guerdon_type"
 
 
 class Names(dict[str, Any]):
@@ -32,12 +33,61 @@ class Names(dict[str, Any]):
     """
 
     def __init__(self, entry_point: str, named: Callable[[str], Any]) -> None:
-        super().__init__(vars(builtins))
+        super().__init__(vars(builtins), issubclass=_issubclass, super=_super, **{TYPE: _type})
         self.pop(entry_point, None)
         self._named = named
 
     def __missing__(self, name: str) -> Any:
         return self._named(name)
+
+
+class _Types(ast.NodeTransformer):
+    """Replaces ``type(x)`` and ``x.__class__`` by calls of `_type`."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        is_type = isinstance(node.func, ast.Name) and node.func.id == "type"
+        if is_type and len(node.args) == 1 and not node.keywords:
+            node.func.id = TYPE  # type: ignore[attr-defined]
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if node.attr != "__class__" or not isinstance(node.ctx, ast.Load):
+            return node
+        function = ast.Name(TYPE, ast.Load())
+        return ast.copy_location(ast.Call(function, [node.value], []), node)
+
+
+def _type(value: Any) -> Any:
+    """Return the class of a value; of an object of the program, its class there."""
+    if not remote.is_remote(value):
+        return type(value)
+    found = value.__class__
+    if found is not type(value) and found.__name__ == type(value).__name__:
+        return found  # of the standard library
+    handle: Any = remote.handle_of(value)
+    return handle._guerdon_link.ask("get", handle, "__class__")
+
+
+def _issubclass(kind: Any, of: Any) -> bool:
+    if isinstance(of, tuple):
+        return any(_issubclass(kind, each) for each in of)
+    if remote.is_remote(of):
+        return bool(of.__subclasscheck__(kind))
+    if not remote.is_remote(kind):
+        return issubclass(kind, of)
+    return bool(kind._guerdon_link.ask("library", kind, "builtins.issubclass", (of,)))
+
+
+def _super(*args: Any) -> Any:
+    if not args:
+        frame = sys._getframe(1)
+        names = frame.f_locals
+        args = names["__class__"], names[frame.f_code.co_varnames[0]]
+    if not remote.is_remote(args[0]):
+        return super(*args)
+    return remote.Super(args[0]._guerdon_link.ask("super", args[0], "", args[1:]))
 
 
 class Tests:
@@ -87,7 +137,10 @@ class Tests:
     def _text(self, source: str, units: list[str], names: dict[str, Any]) -> None:
         """Run a text, and those of its tests that it doesn't run itself."""
         checker = self._checker
-        code = compile(source, "<test>", "exec", dont_inherit=True)
+        tree: Any = ast.parse(source)
+        if "type(" in source or "__class__" in source:
+            tree = ast.fix_missing_locations(_Types().visit(tree))
+        code = compile(tree, "<test>", "exec", dont_inherit=True)
         self._import_program(source)
         checker.watch(source)
         cases = _Cases()
@@ -204,16 +257,27 @@ class Tests:
         known = name in sys.modules or "." in name
         if known or not (is_program or name == MODULE) or importlib.util.find_spec(name):
             return
-        module = sys.modules[name] = ModuleType(name)
-        named = self._checker.lookup
+        sys.modules[name] = _Program(name, self._checker)
 
-        def found(attribute: str) -> Any:
-            try:
-                return named(attribute)
-            except KeyError:
-                raise AttributeError(f"the program has no {attribute!r}") from None
 
-        module.__dict__["__getattr__"] = found
+class _Program(ModuleType):
+    """The program's module, as the tests import it."""
+
+    def __init__(self, name: str, checker: Any) -> None:
+        super().__init__(name)
+        self.__dict__["_guerdon_link"] = checker
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._guerdon_link.lookup(name)
+        except KeyError:
+            raise AttributeError(f"the program has no {name!r}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._guerdon_link.ask("rename", None, name, (value,))
+
+    def __delattr__(self, name: str) -> None:
+        self._guerdon_link.ask("rename", None, name)
 
 
 class _Result(unittest.TestResult):

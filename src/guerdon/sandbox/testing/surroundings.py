@@ -18,10 +18,10 @@ import sys
 import warnings
 from collections.abc import Callable
 from os import chdir, getcwd
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
-from . import codec, link
+from . import codec, link, remote
 
 __all__ = ["ENVIRON", "ProgramSurroundings", "TestsSurroundings"]
 
@@ -30,6 +30,12 @@ STREAMS = ("stdout", "stderr")
 GIVEN = ("stdin", "argv")  # what the tests set in `sys`
 #: Functions that set a seed: called by a test, they are called in the program's process, too.
 SEEDS = (("random", "seed"), ("random", "setstate"), ("numpy.random", "seed"))
+#: Functions that read an object: called by a test with one of the program, they are called there.
+READERS = {
+    "dataclasses": ("asdict", "astuple", "fields", "is_dataclass", "replace"),
+    "inspect": ("getmembers", "signature"),
+    "typing": ("get_type_hints",),
+}
 MISSING = object()
 WATCHED = "_guerdon_watched"  # an attribute of functions that are followed already
 
@@ -80,6 +86,10 @@ class TestsSurroundings(_Both):
             if module.partition(".")[0] in source:
                 with contextlib.suppress(ImportError):
                     self._watch_seed(__import__(module, fromlist=[name]), name)
+        for module, names in READERS.items():
+            for name in names:
+                if module in source and name in source:
+                    self._watch_reader(importlib.import_module(module), name)
 
     def _watch_patches(self) -> None:
         from unittest import mock
@@ -128,6 +138,20 @@ class TestsSurroundings(_Both):
 
         seeded.__dict__[WATCHED] = True
         setattr(module, name, seeded)
+
+    def _watch_reader(self, module: ModuleType, name: str) -> None:
+        reader = getattr(module, name)
+        if hasattr(reader, WATCHED):
+            return
+
+        def read(target: Any, *args: Any, **kwargs: Any) -> Any:
+            handle = remote.handle_of(target)
+            if handle is None or isinstance(target, FunctionType):
+                return reader(target, *args, **kwargs)
+            return self.ask("library", handle, f"{module.__name__}.{name}", args, kwargs)
+
+        read.__dict__[WATCHED] = True
+        setattr(module, name, read)
 
     def sending(self, message: dict[str, Any], encoder: codec.Encoder) -> None:
         """Add the patches, seeds, streams and arguments that have changed."""
