@@ -57,7 +57,7 @@ class Candidate(surroundings.ProgramSurroundings):
         self.send(message | {"loaded": True})
 
     def own(self, kind: type) -> bool:
-        """Return whether objects of a class have more than the plain value that they derive from."""
+        """Return whether a class has more than the plain value that it derives from."""
         if self._tested is not None and self._tested in plain.mro_of(kind):
             return True
         has_more = kind.__module__ == "program" or hasattr(kind, "__members__")

@@ -137,10 +137,10 @@ class Tests:
     def _text(self, source: str, units: list[str], names: dict[str, Any]) -> None:
         """Run a text, and those of its tests that it doesn't run itself."""
         checker = self._checker
-        tree: Any = ast.parse(source)
+        text: Any = source
         if "type(" in source or "__class__" in source:
-            tree = ast.fix_missing_locations(_Types().visit(tree))
-        code = compile(tree, "<test>", "exec", dont_inherit=True)
+            text = ast.fix_missing_locations(_Types().visit(ast.parse(source)))
+        code = compile(text, "<test>", "exec", dont_inherit=True)
         self._import_program(source)
         checker.watch(source)
         cases = _Cases()
