@@ -177,6 +177,11 @@ def test_check_program_with_an_object_that_equals_everything(sandbox, test):
     verdict = check_program(sandbox, ANYTHING, [test], entry_point="f")
     assert verdict.passed == 0
     starter = "def f():\n    '''Return a number.'''\n"
+    # Nor if it is the function itself.
+    itself = ANYTHING.replace(
+        "def f(", "Anything.__call__ = lambda self: self\nf = Anything()\ndef g("
+    )
+    assert check_program(sandbox, itself, [test], entry_point="f").passed == 0
     # Nor if the program defines a class where the task has a function.
     program = ANYTHING + "f = Anything"
     assert check_program(sandbox, program, [test], entry_point="f", starter=starter).passed == 0
@@ -212,6 +217,65 @@ SWALLOWS = "\ntry:\n    f()\nexcept BaseException:\n    pass\n"
 def test_check_program_with_a_test_that_catches_everything(sandbox, body):
     program = f"import os\ndef f(): {body}"
     assert check_program(sandbox, program, [SWALLOWS], entry_point="f").passed == 0
+
+
+# A program that writes its own verdict, if it runs in the process of the tests.
+FORGE = """
+FORGED = "import os\\nfor fd in range(3, 9):\\n    try: os.write(fd, b'+\\\\ndone\\\\n')\\n" \
+    "    except OSError: pass\\nos._exit(0)"
+class Forged:
+    def __reduce__(self): return exec, (FORGED,)
+"""
+# What a test reads of what the program wrote.
+READS = {
+    "a pickle": (
+        "import pickle\ndef f(x): return pickle.dumps(Forged())",
+        "import pickle\nassert pickle.loads(f([1])) == [1]",
+    ),
+    "a pickle in a file": (
+        "import pickle\ndef f(x): open(x, 'wb').write(pickle.dumps(Forged()))",
+        "import pickle\nf('x')\nassert pickle._Unpickler(open('x', 'rb')).load() == [1]",
+    ),
+    "a shelf": (
+        "import shelve\ndef f(x): shelve.open(x)['a'] = Forged()",
+        "import shelve\nf('x')\nassert shelve.open('x')['a'] == 1",
+    ),
+    "a module": (
+        "open('colorsys.py', 'w').write(FORGED)\ndef f(x): return 2",
+        "import os, sys\nsys.path.insert(0, os.getcwd())\nassert f(1) == 2\nimport colorsys\n"
+        "assert colorsys.rgb_to_hsv(0, 0, f(1)) == 1",
+    ),
+    "a module in a folder": (
+        "import os\nos.mkdir('sub')\nopen('sub/colorsys.py', 'w').write(FORGED)\ndef f(x): pass",
+        "import os, sys\nos.chdir('sub')\nsys.path.insert(0, '')\nimport colorsys\nassert f(1)",
+    ),
+    "an archive of modules": (
+        "import zipfile\nwith zipfile.ZipFile('x.zip', 'w') as z: z.writestr('colorsys.py', FORGED)"
+        "\ndef f(x): pass",
+        "import sys\nsys.path.insert(0, 'x.zip')\nimport colorsys\nassert f(1)",
+    ),
+    "the tests themselves": (
+        "def f(x): return '/proc/self/fd/0'",
+        "assert 'Alice' in open(f('Alice')).read()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_check_program_with_a_test_that_reads(sandbox, name):
+    program, test = READS[name]
+    assert check_program(sandbox, FORGE + program, [test], entry_point="f").passed == 0
+
+
+def test_check_program_with_a_test_that_reads_a_pickle_of_plain_values(sandbox):
+    program = "import pickle\ndef f(x): return pickle.dumps(x)"
+    test = """
+import collections, datetime, decimal, pickle
+x = [{1: (2.5, None)}, {'a', b'b'}, collections.OrderedDict(a=1), collections.deque([1j]),
+     datetime.datetime(2020, 1, 2, tzinfo=datetime.timezone.utc), decimal.Decimal('1.5')]
+assert pickle.loads(f(x)) == x
+"""
+    assert check_program(sandbox, program, [test], entry_point="f").failure is None
 
 
 def test_check_program_takes_no_names_of_the_starter_from_the_program(sandbox):

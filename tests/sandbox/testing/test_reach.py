@@ -223,3 +223,44 @@ def test_check_program_objects_of_the_library_do_nothing_for_the_program(sandbox
         "assert not os.path.exists('x') and getattr(passed, 'baseFilename', 'y')[-1] == 'y'"
     )
     assert check_program(sandbox, program, [test], entry_point="f").failure is None
+
+
+# A program that calls functions of the tests' process by their numbers.
+CALL = """
+import gc
+from guerdon_testing.candidate import Candidate
+[link] = [each for each in gc.get_objects() if isinstance(each, Candidate)]
+def call(number, *args):
+    class Target: _guerdon_number = number
+    try: return link.ask("call", Target, "", args)
+    except Exception as error: return error
+def f(*given): return [str(call(n, *ARGS)) for n in range(1)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [("exec", "'x = 1',"), ("open", "'a', 'w'"), ("type", "3,")],
+)
+def test_check_program_with_a_function_that_is_called_by_its_number(sandbox, function, args):
+    program = CALL.replace("ARGS", f"({args})")
+    test = f"found = f({function}, 1, 2, 3)\nassert 'for the program' in found[0], found"
+    verdict = check_program(sandbox, program, [test], entry_point="f")
+    assert verdict.failure is None
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        "mock.configure_mock(assert_called_once_with=print)",
+        "mock.configure_mock(**{'__class__.assert_called_once_with': print})",
+        "mock.attach_mock(print, 'assert_called_once_with')",
+        "mock.assert_called_once_with = print",
+        "mock.mock_add_spec(['other'])",
+    ],
+)
+def test_check_program_with_a_program_that_changes_a_mock(sandbox, cheat):
+    program = f"def f(mock):\n    try: {cheat}\n    except AttributeError: pass"
+    test = "from unittest.mock import Mock\nmock = Mock()\nf(mock)\nmock.assert_called_once_with(4)"
+    verdict = check_program(sandbox, program, [test], entry_point="f")
+    assert "AssertionError" in verdict.failure

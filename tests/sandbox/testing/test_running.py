@@ -62,6 +62,18 @@ FORMS = {
         "suite = unittest.TestLoader().loadTestsFromTestCase(T)\n"
         "unittest.TextTestRunner().run(suite)"
     ),
+    "a runner with a class that is set up": (
+        "import unittest\nclass T(unittest.TestCase):\n"
+        "    @classmethod\n    def setUpClass(cls): assert f(1) == 2\n"
+        "    def test_a(self): pass\n"
+        "suite = unittest.TestLoader().loadTestsFromTestCase(T)\n"
+        "unittest.TextTestRunner().run(suite)"
+    ),
+    "a class that is torn down": (
+        "import unittest\nclass T(unittest.TestCase):\n    got = []\n"
+        "    def test_a(self): self.got.append(f(1))\n"
+        "    @classmethod\n    def tearDownClass(cls): assert cls.got == [2]"
+    ),
     "a debugged case": (
         "import unittest\nclass T(unittest.TestCase):\n"
         "    def test_a(self): self.assertEqual(f(1), 2)\nT('test_a').debug()"
@@ -251,3 +263,60 @@ class Names:
 def test_check_program_results_learn_nothing_from_questions(sandbox, first):
     test = f"try: {first}\nexcept TypeError: pass\nassert Names().names() == 'Ada'"
     assert check_program(sandbox, LEARNS, [test], entry_point="Names").passed == 0
+
+
+# What a wrong program does, so that a test fails before it uses the program or doesn't use it.
+FAULTS = {
+    "empties a list": (
+        "def f(xs): xs.clear()",
+        "DATA = [[3]]\ndef test_a(): assert f(DATA)\n"
+        "def test_b():\n    x = DATA[0]\n    assert f(x)",
+    ),
+    "empties a list that is iterated": (
+        "def f(xs): xs.clear()",
+        "DATA = [[3]]\ndef test_a(): assert f(DATA)\ndef test_b():\n    for x in DATA: assert f(x)",
+    ),
+    "breaks a database": (
+        "open('a.db', 'w').write('no database' * 99)\ndef f(x): pass",
+        "import sqlite3\nsqlite3.connect('a.db').execute('create table t(x)')\nassert f(1)",
+    ),
+    "breaks the environment": (
+        "import os\ndef f(x): os.environ._data[b'X'] = 5",
+        "import os\ndef test_a(): assert f(1)\n"
+        "def test_b():\n    dict(os.environ)\n    assert f(1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_check_program_raises_no_tests_error_for_the_fault_of(sandbox, fault):
+    program, test = FAULTS[fault]
+    verdict = check_program(sandbox, program, [test], entry_point="f")
+    assert verdict.passed == 0
+
+
+def test_check_program_raises_tests_error_for_a_file_that_is_missing(sandbox):
+    with pytest.raises(TestsError, match="fails before it uses `f`: FileNotFoundError"):
+        check_program(sandbox, GOOD, ["open('data.csv')\nassert f(1) == 2"], entry_point="f")
+
+
+def test_check_program_reports_classes_of_unittest_apart(sandbox):
+    test = """
+import unittest
+class A(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls): assert f(1) == 9
+    def test_a(self): pass
+class B(unittest.TestCase):
+    def test_a(self): self.assertEqual(f(1), 2)
+    @classmethod
+    def tearDownClass(cls): assert f(1) == 2
+class C(A):
+    def test_b(self): pass
+"""
+    assert check_program(sandbox, GOOD, [test], entry_point="f").tests == (
+        False,
+        True,
+        False,
+        False,
+    )

@@ -143,7 +143,10 @@ def check_program(
         SandboxError: The sandbox failed, or the tests did, and the program isn't the cause.
     """
     check = _Check(sandbox, program, tests, entry_point=entry_point, starter=starter, limits=limits)
-    return check.verdict(*sandbox.run_pair(*check.programs, limits=check.run_limits))
+    ran = sandbox.run_pair(*check.programs, limits=check.run_limits)
+    if check.suspects_tests(*ran):
+        check.blame_tests(*sandbox.run_pair(*check.control, limits=check.run_limits))
+    return check.verdict(*ran)
 
 
 async def check_program_async(
@@ -172,7 +175,10 @@ async def check_program_async(
         1
     """
     check = _Check(sandbox, program, tests, entry_point=entry_point, starter=starter, limits=limits)
-    return check.verdict(*await sandbox.run_pair_async(*check.programs, limits=check.run_limits))
+    ran = await sandbox.run_pair_async(*check.programs, limits=check.run_limits)
+    if check.suspects_tests(*ran):
+        check.blame_tests(*await sandbox.run_pair_async(*check.control, limits=check.run_limits))
+    return check.verdict(*ran)
 
 
 class _Check:
@@ -181,6 +187,7 @@ class _Check:
     Attributes:
         run_limits: The limits with enough output for the checker's report.
         programs: The program and its checker, as the sandbox runs them.
+        control: The same with a program that does nothing.
         lines: The checker's report, which marks each test with ``+`` or ``-``.
         report: What else it reported.
         tests: For each test that ended, whether it passed.
@@ -220,27 +227,44 @@ class _Check:
             name for name, how in defined.items() if name != entry_point and how != "function"
         ]
         preloaded = frozenset(getattr(sandbox, "preloaded", ()))
-        self.programs = [
-            Program(program_of(side, preloaded), stdin=json.dumps(shared | job).encode("ascii"))
-            for side, job in (
-                ("candidate", {"program": program, "classes": classes}),
-                ("checker", {"tests": list(zip(tests, units, strict=True))}),
-            )
-        ]
 
-    def verdict(self, candidate: Execution, checker: Execution) -> Verdict:
-        """Return the verdict."""
+        def run(side: str, job: dict[str, Any]) -> Program:
+            stdin = json.dumps(shared | job).encode("ascii")
+            return Program(program_of(side, preloaded), stdin=stdin)
+
+        checker = run("checker", {"tests": list(zip(tests, units, strict=True))})
+        nothing = f"def {entry_point}(*args, **kwargs): pass"
+        self.programs, self.control = (
+            (run("candidate", {"program": each, "classes": classes}), checker)
+            for each in (program, nothing)
+        )
+
+    def read(self, candidate: Execution, checker: Execution) -> None:
+        """Read what the processes have left."""
         self.candidate, self.checker = candidate, checker
         self.lines = checker.stdout.splitlines()
         self.report: dict[str, Any] = {}
         for line in self.lines:
             if line.startswith("{") and line.endswith("}"):
                 self.report = json.loads(line) | self.report  # the first of each counts
+
+    def suspects_tests(self, candidate: Execution, checker: Execution) -> bool:
+        """Return whether a test hasn't used the program, which may be the program's fault."""
+        self.read(candidate, checker)
+        return "untouched" in self.report
+
+    def blame_tests(self, candidate: Execution, checker: Execution) -> None:
+        """Raise if a test hasn't used a program that does nothing, either."""
+        self.read(candidate, checker)
+        if "untouched" in self.report:
+            raise TestsError(self.untouched(*self.report["untouched"]))
+
+    def verdict(self, candidate: Execution, checker: Execution) -> Verdict:
+        """Return the verdict."""
+        self.read(candidate, checker)
         self.tests = [line == "+" for line in self.lines if line in ("+", "-")][: self.total]
         if "starter" in self.report:
             raise InvalidArgumentError(f"the starter fails: {self.report['starter']}")
-        if "untouched" in self.report:
-            raise TestsError(self.untouched(*self.report["untouched"]))
         ended = self.ended()
         error = self.report.get("compile")
         # How many tests passed before it had printed too much depends on the machine.

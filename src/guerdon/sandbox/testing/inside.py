@@ -28,10 +28,17 @@ for name, text in {texts!r}.items():
     exec(compile(text, name, "exec"), module.__dict__)
 """
 _CALL = "from {package} import {name}\n{name}.main()\n"
-#: The checker imports nothing from the folder, where the program writes as well.
+#: The checker imports nothing from the folder, where the program writes as well, even if a test
+#: adds it to `sys.path`.
 _APART = """\
 import os, sys
-sys.path = [each for each in sys.path if os.path.realpath(each) != os.getcwd()]
+from types import SimpleNamespace
+def apart(path, folder=os.path.join(os.getcwd(), "")):
+    if not os.path.join(os.path.realpath(path), "").startswith(folder):
+        raise ImportError
+    return SimpleNamespace(find_spec=lambda name, target=None: None)
+sys.path_hooks.insert(0, apart)
+sys.path_importer_cache.clear()
 """
 
 

@@ -24,7 +24,16 @@ from typing import Any
 
 from . import plain, remote
 
-__all__ = ["global_of", "guard", "may_change", "may_have", "may_read", "methods_of"]
+__all__ = [
+    "audit",
+    "global_of",
+    "guard",
+    "may_call",
+    "may_change",
+    "may_have",
+    "may_read",
+    "methods_of",
+]
 
 #: Frames, code and modules lead to the names of the tests.
 _FORBIDDEN = (CodeType, FrameType, ModuleType, TracebackType, CellType, MethodWrapperType)
@@ -50,6 +59,15 @@ _MODULES = (
 )
 _OPEN = frozenset(_MODULES.split())
 _OWNERS = _OPEN | {"abc", "builtins", "enum", "tests", "typing"}
+#: Methods of mocks that set any attribute.
+_SETTERS = frozenset({"attach_mock", "configure_mock", "mock_add_spec"})
+#: What a pickle that a test reads may name. A pickle that the program has written could call any
+#: other function, and replace the methods of any class that can be changed.
+_PICKLED = {("builtins", name) for name in plain.NAMES} | {
+    *(("collections", name) for name in ("OrderedDict", "defaultdict", "deque")),
+    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+    ("decimal", "Decimal"),
+}
 #: Those of their classes whose objects the program may change.
 _CHANGED = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
 
@@ -104,6 +122,17 @@ def methods_of(value: Any, methods: list[str]) -> list[str]:
     return sorted(_CALLABLE.intersection(methods))
 
 
+def audit(event: str, args: tuple[Any, ...]) -> None:
+    """Raise before a test reads a pickle of more than plain values; see `sys.addaudithook`."""
+    if event == "pickle.find_class" and args not in _PICKLED:
+        raise TypeError(f"a test can't read a pickle that names {'.'.join(args)}")
+
+
+def may_call(value: Any) -> bool:
+    """Return whether the program may call an object; it has its own functions of the library."""
+    return callable(value) and global_of(value) is None
+
+
 def may_read(value: Any, name: str) -> bool:
     """Return whether the program may read an attribute."""
     if name in remote.SIGNATURE:
@@ -111,7 +140,7 @@ def may_read(value: Any, name: str) -> bool:
     if name in _DESCRIPTIONS:
         text = getattr(value, name, None) if callable(value) else ()
         return text is None or type(text) is str
-    if not _is_open(value) or name.startswith("_"):
+    if not _is_open(value) or name.startswith("_") or name in _SETTERS:
         return False
     # A class of the tests may derive from one whose methods would do something for the program.
     owner = next((each for each in plain.mro_of(type(value)) if name in vars(each)), None)

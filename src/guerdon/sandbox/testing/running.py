@@ -177,10 +177,13 @@ class Tests:
 
         def ended(name: str, error: BaseException | str | None, touched: bool) -> None:
             outcomes[name] = error, touched
-            while waiting and waiting[0] in outcomes:
-                error, self._checker.touched = outcomes[waiting.pop(0)]
-                self._ended(error)
+            while len(waiting) > 1 and waiting[0] in outcomes:  # the last one ends with its class
+                report_next()
             self._checker.touched = False
+
+        def report_next() -> None:
+            error, self._checker.touched = outcomes[waiting.pop(0)]
+            self._ended(error)
 
         result = _Result(self, touched, ended)
         suite = unittest.TestSuite()
@@ -190,9 +193,15 @@ class Tests:
             if error is not None:
                 ended(name, error, True)
         self._checker.touched = touched
-        error = self.attempt(partial(suite.run, result)) or result.setting_up
-        for name in tuple(waiting):
-            ended(name, error or "it was not run", True)
+        crash = self.attempt(partial(suite.run, result))
+        while waiting:
+            error = result.around.get(waiting[0].partition(".")[0])
+            error = error or (crash if len(waiting) == 1 else None)
+            if waiting[0] not in outcomes:
+                outcomes[waiting[0]] = error or crash or "it was not run", True
+            elif error is not None:  # in what comes after the last test
+                outcomes[waiting[0]] = error, True
+            report_next()
 
     def attempt(self, action: Callable[[], object]) -> BaseException | str | None:
         """Do something, and return why it failed."""
@@ -235,8 +244,9 @@ class Tests:
         checker = self._checker
         self._number += 1
         failure = error if error is None or isinstance(error, str) else raised.describe(error)
-        if not checker.touched and checker.entry is not None and not isinstance(error, OSError):
+        if not checker.touched and checker.entry is not None:
             self._report({"untouched": [self._number, failure]})
+            failure = failure or "it doesn't use the program"
         if failure is not None and not self._has_failed:
             is_own = isinstance(error, str) or hasattr(error, "_guerdon_line")
             self._report({"failed": failure, "own": is_own, "kind": type(error).__name__})
@@ -289,51 +299,53 @@ class _Result(unittest.TestResult):
         ended: Receives the name of a test, why it failed, and whether it has used the program.
 
     Attributes:
-        setting_up: Why a class or the module couldn't be set up.
+        around: Why a class couldn't be set up or torn down, by its name.
     """
 
     def __init__(self, tests: Tests, touched: bool, ended: Callable[..., None]) -> None:
         super().__init__()
         self._tests, self._touched, self._tell = tests, touched, ended
-        self._error: Any = None
-        self.setting_up: Any = None
+        self._errors: list[BaseException | str] = []
+        self._has_passed = False
+        self.around: dict[str, BaseException] = {}
 
     def startTest(self, test: Any) -> None:
         super().startTest(test)
-        self._error = None
+        self._errors, self._has_passed = [], False
         self._tests.begin()
         # What `setUpClass` has used, too.
         self._touched = self._tests.touched = self._tests.touched or self._touched
 
-    def _failed(self, error: Any) -> None:
-        self._error = self._error or error
+    # The methods that are overridden format the error, which may call the program.
 
     def addError(self, test: Any, err: Any) -> None:
-        super().addError(test, err)
-        self._failed(err[1])
-        if not isinstance(test, unittest.TestCase):
-            self.setting_up = err[1]
+        self._errors.append(err[1])
+        if not isinstance(test, unittest.TestCase):  # such as "setUpClass (tests.Case)"
+            self.around[str(test).rpartition(".")[2].rstrip(")")] = err[1]
 
     def addFailure(self, test: Any, err: Any) -> None:
-        super().addFailure(test, err)
-        self._failed(err[1])
+        self._errors.append(err[1])
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
-        super().addSubTest(test, subtest, err)
         if err is not None:
-            self._failed(err[1])
+            self._errors.append(err[1])
 
     def addSkip(self, test: Any, reason: str) -> None:
-        super().addSkip(test, reason)
-        self._failed(f"it is skipped: {reason}")
+        self._errors.append(f"it is skipped: {reason}")
+
+    def addSuccess(self, test: Any) -> None:
+        self._has_passed = True
+
+    def addExpectedFailure(self, test: Any, err: Any) -> None:
+        self._has_passed = True
 
     def addUnexpectedSuccess(self, test: Any) -> None:
-        super().addUnexpectedSuccess(test)
-        self._failed("it was expected to fail")
+        self._errors.append("it was expected to fail")
 
     def stopTest(self, test: Any) -> None:
         super().stopTest(test)
-        error = self._tests.fault() or self._error
+        own = self._errors[0] if self._errors else None if self._has_passed else "it didn't end"
+        error = self._tests.fault() or own
         self._tell(f"{type(test).__name__}.{test._testMethodName}", error, self._tests.touched)
 
 
@@ -345,27 +357,30 @@ class _Cases:
     """
 
     def __init__(self) -> None:
-        self.failure: str | None = None
-        self._main, self._run = unittest.main, unittest.TestCase.run
-        run, note = self._run, self._note
-
-        def noted(case: Any, result: Any = None) -> Any:
-            before = 0 if result is None else len(result.failures) + len(result.errors)
-            result = run(case, result)
-            note(result, before)
-            return result
-
+        self.failure: BaseException | None = None
+        self._main = unittest.main
+        self._methods = {name: getattr(unittest.TestResult, name) for name in _FAILURES}
         unittest.main = lambda *args, **kwargs: None  # type: ignore[assignment]
-        unittest.TestCase.run = noted  # type: ignore[method-assign,assignment]
+        for name, method in self._methods.items():
+            setattr(unittest.TestResult, name, self._noting(method))
 
-    def _note(self, result: Any, before: int) -> None:
-        found = [] if result is None else [*result.failures, *result.errors]
-        if len(found) > before and self.failure is None:
-            self.failure = str(found[-1][1]).strip().rpartition("\n")[2]
+    def _noting(self, method: Callable[..., None]) -> Callable[..., None]:
+        def noted(result: Any, *args: Any) -> None:
+            if args[-1] is not None and self.failure is None:
+                self.failure = args[-1][1]
+            method(result, *args)
+
+        return noted
 
     def close(self) -> None:
         """Restore `unittest`."""
-        unittest.main, unittest.TestCase.run = self._main, self._run  # type: ignore[method-assign]
+        unittest.main = self._main
+        for name, method in self._methods.items():
+            setattr(unittest.TestResult, name, method)
+
+
+#: Methods of results whose last argument is an error, or None.
+_FAILURES = ("addError", "addFailure", "addSubTest")
 
 
 def _add(suite: unittest.TestSuite, names: dict[str, Any], kind: str, method: str) -> None:
