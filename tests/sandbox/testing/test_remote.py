@@ -612,6 +612,76 @@ except Bad as error:
         "from collections import OrderedDict\nd = OrderedDict(a=1, b=2)\nd.move_to_end('a')\n"
         "assert list(f(d)) == ['bb', 'aa']",
     ),
+    "tasks of both that wait for each other": (
+        """
+import asyncio
+async def put(queue, n):
+    for i in range(n): await queue.put(i)
+    await queue.put(None)
+async def take(queue):
+    found = []
+    while (item := await queue.get()) is not None: found.append(item)
+    return found
+async def wait(event, found):
+    await event.wait()
+    found.append("set")
+async def together(*coroutines):
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in coroutines]
+    return [each.result() for each in tasks]
+async def sleep(seconds):
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        log.append("ended")
+log = []
+class Worker:
+    def __init__(self): self.done = []
+    async def start(self): self.task = asyncio.create_task(self.run())
+    async def run(self):
+        while True:
+            await asyncio.sleep(0.001)
+            self.done.append(len(self.done))
+    def stop(self): self.task.cancel()
+def f(coroutine): return asyncio.run(coroutine)
+""",
+        "f",
+        """
+import asyncio
+async def main():
+    queue = asyncio.Queue(maxsize=1)
+    assert (await asyncio.gather(put(queue, 3), take(queue)))[1] == [0, 1, 2]
+    event, found = asyncio.Event(), []
+    task = asyncio.create_task(wait(event, found))
+    await asyncio.sleep(0.01)
+    assert not task.done() and not found
+    event.set()
+    await task
+    assert found == ["set"]
+    async def negative(n):
+        await asyncio.sleep(0.001)
+        if n > 1: raise ValueError(n)
+        return -n
+    assert await together(negative(0), negative(1)) == [0, -1]
+    try:
+        await together(negative(1), negative(2))
+    except* ValueError as group:
+        assert group.exceptions[0].args == (2,)
+    try:
+        await asyncio.wait_for(sleep(60), 0.01)
+    except asyncio.TimeoutError:
+        assert log == ["ended"]
+    worker = Worker()
+    await worker.start()
+    await asyncio.sleep(0.2)
+    worker.stop()
+    assert len(worker.done) > 2
+    return "done"
+assert asyncio.run(main()) == "done"
+async def one(): return 1
+assert f(one()) == 1
+""",
+    ),
 }
 
 

@@ -75,6 +75,7 @@ class Checker(surroundings.TestsSurroundings):
         self._keeping = keeping.Keeping(super().operate)
         self._entry_class: type | None = None  # that of an entry point that is an exception class
         self._owners: dict[int, remote.Remote] = {}
+        self._others: Any = None  # the task in which those of the program proceed
         self._tested: set[int] = set()  # the classes that the tests derive from the tested one
         self._resuming: set[int] = set()  # the methods of generators that resume them
 
@@ -207,7 +208,7 @@ class Checker(surroundings.TestsSurroundings):
             if name in ("__next__", "__anext__", "__await__"):
                 raise
             raise _stopped(error) from error
-        if name in ("__exit__", "__aexit__") and isinstance(args[1], AssertionError):
+        if name == "__exit__" and isinstance(args[1], AssertionError):
             return False  # a test's assertion has failed, whatever the program makes of it
         if not made or name not in CLOSED:
             return result
@@ -215,6 +216,23 @@ class Checker(surroundings.TestsSurroundings):
         if mixed and not _is_object(result):
             raise TypeError("an operation of the program's object and a value returned a value")
         return self._mark(result, remote.MADE, mixed)
+
+    async def wait(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
+        """Await an object of the program, or what its special method returns."""
+        result = await super().wait(target, name, args)
+        return False if name == "__aexit__" and isinstance(args[1], AssertionError) else result
+
+    def others(self) -> None:
+        """Let the tasks of the program proceed while the tests wait for something else."""
+        from asyncio import get_running_loop, sleep
+
+        async def proceed() -> None:
+            while self.ask("turn", None, "", (0, False))[2]:
+                await sleep(link.TURN)
+
+        loop = get_running_loop()
+        if self._others is None or self._others.done() or self._others.get_loop() is not loop:
+            self._others = loop.create_task(proceed())
 
     def contains(self, target: remote.Remote, sought: Any) -> bool:
         """Return whether an object of the program that can only be iterated has a value."""
@@ -278,12 +296,13 @@ class Checker(surroundings.TestsSurroundings):
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what the program asked if it is permitted."""
-        permitted = {
+        permitted: dict[str, Callable[[], Any]] = {
             "do": lambda: name in self.kind_of(target)[1],
             "call": lambda: reach.may_read(target, name) if name else reach.may_call(target),
             "get": lambda: reach.may_read(target, name),
             "set": lambda: reach.may_change(target, name),
             "del": lambda: reach.may_change(target, name),
+            "turn": lambda: args and args[0] in self._tasks,
         }
         if what not in permitted or not permitted[what]():
             kind = type(target).__name__

@@ -28,6 +28,8 @@ LARGEST = 32 << 20  # bytes of a message
 GONE = "its process ended by itself"
 DEEPEST = 800  # nested calls
 FRAMES = 16  # that a nested call takes here: the limits of the program and the tests stay the same
+AT_ONCE = 50  # turns of the event loop without a pause
+TURN = 0.001  # seconds of a pause
 HEADROOM = 60  # frames that a question needs: one that runs out of them isn't asked at all
 
 _dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
@@ -77,6 +79,7 @@ class Link:
         self._lock = RLock()
         self._depth = 0
         self._loop: Any = None  # of asyncio; made when something is awaited
+        self._tasks: dict[int, Any] = {}  # those that the other process waits for
         self._exported: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._remotes: dict[int, remote.Remote] = {}
@@ -139,10 +142,7 @@ class Link:
         self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any], name: str = ""
     ) -> Any:
         """Call an object of the other process, or its method of a name."""
-        result = self.ask("call", target, name, args, kwargs)
-        if remote.Remote in plain.mro_of(type(result)) and hasattr(type(result), "__await__"):
-            return _awaiting(result)  # a coroutine of this process: event loops accept no other
-        return result
+        return self.ask("call", target, name, args, kwargs)
 
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the other process."""
@@ -289,23 +289,16 @@ class Link:
             return (getattr(target, name) if name else target)(*args, **kwargs)
         if what == "get" and name in remote.SIGNATURE:
             return self.signature(target, name)
-        if what in _ACCESS:
-            return _ACCESS[what](target, name, *args)
-        if what == "copy":
-            return getattr(copy, name)(target)
-        if what == "derive":
-            return remote.derive(args[0], name, args[1], kwargs)
-        if what == "super":
-            return super(target, *args)
-        if what == "library":  # a function of the standard library
-            module, _, function = name.rpartition(".")
-            return getattr(import_module(module), function)(target, *args, **kwargs)
+        if what in _ACTIONS:
+            return _ACTIONS[what](target, name, args, kwargs)
         if name == "__await__":
-            return self._wait(target)
+            return self._begin(target)
+        if what == "turn":
+            return self._turn(*args)
         if name not in remote.FORWARDED:
             raise TypeError(f"{name!r:.40} can't be called from another process")
         result = _special(target, name)(*args)
-        return self._wait(result) if name in remote.AWAITED else result
+        return self._begin(result) if name in remote.AWAITED else result
 
     def signature(self, function: Any, name: str) -> Any:
         """Return what `inspect` reads of a function, by the name of the attribute."""
@@ -314,22 +307,64 @@ class Link:
             return found
         return SimpleNamespace(**{f"co_{each}": getattr(found, f"co_{each}") for each in _CODE})
 
-    def _wait(self, value: Any) -> Any:
-        """Return the result of an awaitable, in a loop that continues where it was."""
+    # Waiting -------------------------------------------------------------------------------------
+
+    # Each process has an event loop of its own. Whoever awaits an object of the other process asks
+    # it to begin, and then to run its loop once, again and again: so the tasks of both proceed.
+
+    async def wait(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
+        """Await an object of the other process, or what its special method returns."""
+        from asyncio import CancelledError, sleep
+
+        answer = self.operate(target, name, args)
+        turns, cancel = 0, False
+        while type(answer) is tuple:
+            is_done, result, others = answer
+            if others:
+                self.others()
+            if is_done:
+                return result
+            try:
+                await sleep(0 if turns < AT_ONCE else TURN)
+            except CancelledError:
+                cancel = True
+            turns += 1
+            answer = self.ask("turn", None, "", (result, cancel))
+        return answer
+
+    def others(self) -> None:
+        """Take note that the other process has tasks that nothing waits for."""
+
+    def _begin(self, value: Any) -> Any:
+        """Begin to await a value."""
+        loop = self._event_loop()
+        token = max(self._tasks, default=0) + 1
+        self._tasks[token] = loop.create_task(_awaiting(value))
+        return self._turn(token, False)
+
+    def _turn(self, token: int, cancel: bool) -> Any:
+        """Return whether a task is done, its result or number, and whether there are others."""
+        from asyncio import all_tasks
+
+        loop, task = self._event_loop(), self._tasks.get(token)
+        if task is not None and cancel:
+            task.cancel()
+        if not loop.is_running():
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+        others = not all_tasks(loop) <= {*self._tasks.values()}
+        if task is None or not task.done():
+            return False, token, others
+        del self._tasks[token]
+        return True, task.result(), others
+
+    def _event_loop(self) -> Any:
         from asyncio import events
 
         running = events._get_running_loop()
-        if self._loop is None:
+        if running is None and self._loop is None:
             self._loop = events.new_event_loop()
-        nested = running is not None or self._loop.is_running()
-        loop = events.new_event_loop() if nested else self._loop
-        events._set_running_loop(None)
-        try:
-            return loop.run_until_complete(_awaiting(value))
-        finally:
-            events._set_running_loop(running)
-            if nested:
-                loop.close()
+        return running or self._loop
 
     def _reply(
         self, token: str, result: Any, error: BaseException | None
@@ -422,7 +457,9 @@ class Link:
             if node[0] in ("error", "errors"):
                 return self._errors.accept(decoder, *node)
             plain.expect(node[0] == "mine", "an unknown tag")
-            return self.remote(node[1], kinds[codec.index_of(node[2], kinds)])
+            found = self.remote(node[1], kinds[codec.index_of(node[2], kinds)])
+            # A coroutine of this process: event loops accept no other.
+            return _awaiting(found) if type(found).__name__ == "coroutine" else found
 
         decoder = codec.Decoder(
             message.get("nodes"),
@@ -449,7 +486,21 @@ class Link:
         return found
 
 
-_ACCESS: dict[str, Callable[..., Any]] = {"get": getattr, "set": setattr, "del": delattr}
+def _library(target: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Call a function of the standard library."""
+    module, _, function = name.rpartition(".")
+    return getattr(import_module(module), function)(target, *args, **kwargs)
+
+
+_ACTIONS: dict[str, Callable[[Any, str, Any, Any], Any]] = {
+    "get": lambda target, name, args, kwargs: getattr(target, name),
+    "set": lambda target, name, args, kwargs: setattr(target, name, *args),
+    "del": lambda target, name, args, kwargs: delattr(target, name),
+    "copy": lambda target, name, args, kwargs: getattr(copy, name)(target),
+    "super": lambda target, name, args, kwargs: super(target, *args),
+    "derive": lambda target, name, args, kwargs: remote.derive(args[0], name, args[1], kwargs),
+    "library": _library,
+}
 _CODE = (
     *("argcount", "cellvars", "firstlineno", "flags", "kwonlyargcount", "name", "nlocals"),
     *("posonlyargcount", "varnames"),

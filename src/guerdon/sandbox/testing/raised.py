@@ -215,7 +215,8 @@ def _library_error(module: Any, name: Any) -> type | None:
     if package not in sys.stdlib_module_names or package in RUNNERS:
         return None
     found = vars(sys.modules[module]).get(name) if module in sys.modules else None
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
+    is_usual = isinstance(found, type) and issubclass(found, Exception)
+    return found if is_usual or (module, name) == ("asyncio.exceptions", "CancelledError") else None
 
 
 def _made(kind: Any, args: tuple[Any, ...], text: str, state: dict[str, Any]) -> Any:

@@ -144,7 +144,7 @@ def _forward(name: str) -> Callable[..., Any]:
         return self._guerdon_link.operate(self, name, args)
 
     async def awaited(self: Remote, *args: Any) -> Any:
-        return self._guerdon_link.operate(self, name, args)
+        return await self._guerdon_link.wait(self, name, args)
 
     made = awaited if name in AWAITED else method
     made.__name__ = made.__qualname__ = name
@@ -164,8 +164,7 @@ def _get(self: Any, owner: Any, kind: Any = None) -> Any:
 
 
 def _await(self: Remote) -> Any:
-    yield from ()
-    return self._guerdon_link.operate(self, "__await__", ())
+    return self._guerdon_link.wait(self, "__await__", ()).__await__()
 
 
 class Method:
