@@ -187,6 +187,14 @@ def test_check_program_with_an_object_that_equals_everything(sandbox, test):
     assert check_program(sandbox, program, [test], entry_point="f", starter=starter).passed == 0
 
 
+def test_check_program_copies_a_derived_value_without_its_methods(sandbox):
+    program = (
+        "class L(list):\n    def __deepcopy__(self, known): return [3]\ndef f(): return L([9])"
+    )
+    tests = ["import copy\nassert copy.deepcopy(f()) == [3]"]
+    assert check_program(sandbox, program, tests, entry_point="f").passed == 0
+
+
 def test_check_program_with_a_tested_class_that_equals_every_number(sandbox):
     program = """
 class Mean:

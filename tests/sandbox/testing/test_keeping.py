@@ -112,6 +112,27 @@ def f(x): return R()
     assert check_program(sandbox, program, tests, entry_point="f").passed == 0
 
 
+def test_check_program_errors_of_names_end_no_loop_of_a_test(sandbox):
+    program = """
+import gc
+from guerdon_testing.candidate import Candidate
+def stop(*args): raise StopIteration
+[link] = [each for each in gc.get_objects() if isinstance(each, Candidate)]
+class R:
+    __copy__ = __setattr__ = stop
+def f(x):
+    link.perform = stop
+    return R()
+"""
+    tests = [
+        "assert list(map(lambda x: (f(x), helper), [1])) == []",
+        "import copy\nassert list(map(lambda x: copy.copy(f(x)), [1])) == []",
+        "assert list(map(lambda x: setattr(f(x), 'y', 1), [1])) == []",
+    ]
+    for test in tests:
+        assert check_program(sandbox, program, [test], entry_point="f").passed == 0
+
+
 def test_check_program_objects_have_no_order(sandbox):
     program = """
 class R:

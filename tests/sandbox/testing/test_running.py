@@ -227,8 +227,20 @@ def test_check_program_knows_a_class_by_its_capital_letter(sandbox, starter):
             "    return inner",
             "@f\ndef tested(): assert 1 == 2\ntested()",
         ),
+        (
+            "class f:\n    def __init__(self, x): pass\n    def __enter__(self): return self\n"
+            "    def total(self): raise ValueError('assertion')\n"
+            "    def __exit__(self, *error): return True",
+            "with f(1) as x:\n    total = x.total()\n    assert total == 3",
+        ),
+        (
+            "class f:\n    def __init__(self, x): pass\n    def __enter__(self): return None\n"
+            "    def __exit__(self, *error): return True",
+            "def check():\n    with open('a', 'w'), f(1) as x:\n"
+            "        assert x.missing_assertion() == 3\ncheck()",
+        ),
     ],
-    ids=["class", "generator", "suppress", "asynchronous", "decorator"],
+    ids=["class", "generator", "suppress", "asynchronous", "decorator", "own error", "None"],
 )
 def test_check_program_fails_programs_that_hold_back_an_assertion(sandbox, program, test):
     verdict = check_program(sandbox, program, [test], entry_point="f")
@@ -244,8 +256,23 @@ def test_check_program_context_managers_suppress_other_errors(sandbox):
     tests = [
         "with f(1): raise ValueError",
         "try:\n    with f(1): raise KeyError\nexcept KeyError: pass\nelse: raise RuntimeError",
+        "import contextlib\nwith contextlib.nullcontext(1) as x:\n    with f(1):\n"
+        "        assert f\n        raise ValueError\n    assert x == 1",
     ]
     assert check_program(sandbox, program, tests, entry_point="f").failure is None
+
+
+def test_check_program_context_managers_learn_nothing_of_a_failed_assertion(sandbox):
+    program = """
+import contextlib
+seen = [0]
+@contextlib.contextmanager
+def f():
+    try: yield seen[-1]
+    except AssertionError as error: seen.append(int(str(error).split(" != ")[1]))
+"""
+    test = "import unittest\nwith f() as x: unittest.TestCase().assertEqual(x, 3)"
+    assert check_program(sandbox, program, [test] * 2, entry_point="f").passed == 0
 
 
 LEARNS = """

@@ -9,6 +9,7 @@ Runs inside a sandbox, so it imports only from the standard library, and little 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import sys
@@ -35,6 +36,7 @@ LOADED = 64 << 10  # bytes of the first message
 PARTING = 0.01  # seconds in which the program's ending is recorded, before this process ends
 ROOM = 150  # frames for the tests, beside those of this module and of asking
 ORDER = remote.COMPARISONS - {"__eq__", "__ne__"}
+STOPPING = frozenset({"__next__", "__anext__", "__await__"})
 RESUMED = frozenset({"send", "throw", "asend", "athrow", "__next__", "__anext__"})
 
 # Operations that return an object of the same kind, and those that return a plain number.
@@ -56,6 +58,7 @@ class Checker(surroundings.TestsSurroundings):
         entry: The proxy of the entry point.
         left: How the program tried to end its process in this test.
         touched: Whether this test has used the program.
+        source: The test's text.
         swallowed: A failed assertion that the program has received and not raised again.
     """
 
@@ -66,6 +69,7 @@ class Checker(surroundings.TestsSurroundings):
     ) -> None:
         super().__init__(descriptor)
         self.left = ""
+        self.source = ""
         self.entry: remote.Remote | None = None
         self.touched = False
         self.swallowed: BaseException | None = None
@@ -99,6 +103,23 @@ class Checker(surroundings.TestsSurroundings):
         return {"loaded": True}
 
     # What the tests ask --------------------------------------------------------------------------
+
+    def ask(
+        self,
+        what: str,
+        target: remote.Remote | None,
+        name: str = "",
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Ask for something; no answer but an iterator's ends a loop of the test."""
+        try:
+            return super().ask(what, target, name, args, kwargs)
+        except (StopIteration, StopAsyncIteration) as error:
+            is_resumed = target is not None and target._guerdon_number in self._resuming
+            if name in STOPPING or what == "turn" or (what == "call" and is_resumed):
+                raise
+            raise RuntimeError(f"a call raised {type(error).__name__}") from error
 
     def lookup(self, name: str) -> Any:
         """Return what the program calls by a name that the tests don't define.
@@ -145,12 +166,7 @@ class Checker(surroundings.TestsSurroundings):
         number = target._guerdon_number
         touched = [each for each in (*args, *kwargs.values()) if remote.is_remote(each)]
         self._keeping.forget(target, self._owners.get(number, target), *touched)
-        try:
-            result = super().call(target, args, kwargs, name)
-        except (StopIteration, StopAsyncIteration) as error:
-            if number in self._resuming:
-                raise
-            raise _stopped(error) from error
+        result = super().call(target, args, kwargs, name)
         return self._mark(result, self._makes(target, name))
 
     def derive(
@@ -164,10 +180,7 @@ class Checker(surroundings.TestsSurroundings):
 
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the program."""
-        try:
-            result = super().attribute(target, name)
-        except (StopIteration, StopAsyncIteration) as error:
-            raise _stopped(error) from error
+        result = super().attribute(target, name)
         is_method = isinstance(result, remote.Method)
         if not is_method and not remote.is_remote(result):
             return result
@@ -201,15 +214,9 @@ class Checker(surroundings.TestsSurroundings):
         if target._guerdon_mixed and name in NUMBERS:
             raise TypeError(f"{name} of an object that {type(target).__name__!r} made of a value")
         if name in ("__exit__", "__aexit__"):
-            args = [*args[:2], None]  # the traceback doesn't travel
-        try:
-            result = self._keeping.operate(target, name, args, bool(made))
-        except (StopIteration, StopAsyncIteration) as error:
-            if name in ("__next__", "__anext__", "__await__"):
-                raise
-            raise _stopped(error) from error
-        if name == "__exit__" and isinstance(args[1], AssertionError):
-            return False  # a test's assertion has failed, whatever the program makes of it
+            result = self._keeping.operate(target, name, _parting(*args), False)
+            return result and not self._fails(*args[1:]) if name == "__exit__" else result
+        result = self._keeping.operate(target, name, args, bool(made))
         if not made or name not in CLOSED:
             return result
         mixed = target._guerdon_mixed or (has_plain and not name.startswith("__i"))
@@ -220,7 +227,11 @@ class Checker(surroundings.TestsSurroundings):
     async def wait(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
         """Await an object of the program, or what its special method returns."""
         result = await super().wait(target, name, args)
-        return False if name == "__aexit__" and isinstance(args[1], AssertionError) else result
+        return result and not self._fails(*args[1:]) if name == "__aexit__" else result
+
+    def _fails(self, error: Any, trace: Any) -> bool:
+        """Return whether an error in a ``with`` block of the program's fails the test anyway."""
+        return isinstance(error, AssertionError) or _skips_assertion(trace, self.source)
 
     def others(self) -> None:
         """Let the tasks of the program proceed while the tests wait for something else."""
@@ -362,9 +373,32 @@ def _is_object(result: Any) -> bool:
     return result is NotImplemented or (remote.is_remote(result) and not is_value)
 
 
-def _stopped(error: BaseException) -> RuntimeError:
-    """Return an error that doesn't end a test's own loop, such as ``for x in map(f, ...)``."""
-    return RuntimeError(f"a call raised {type(error).__name__}")
+def _parting(kind: Any, error: Any, trace: Any) -> tuple[Any, ...]:
+    """Return what a context manager of the program receives: nothing that a test expects."""
+    is_own = isinstance(error, AssertionError)
+    return (AssertionError, AssertionError(), None) if is_own else (kind, error, None)
+
+
+def _skips_assertion(trace: Any, source: str) -> bool:
+    """Return whether an error left out an assertion of the test's ``with`` block.
+
+    Args:
+        trace: Where the error was raised.
+        source: The test.
+    """
+    if trace is None or trace.tb_frame.f_code.co_filename != "<test>":
+        return False
+    line = trace.tb_frame.f_lineno  # of the ``with``, which is being left
+    return any(
+        isinstance(each, ast.Assert)
+        or (isinstance(each, ast.Attribute) and each.attr.startswith("assert"))
+        for block in ast.walk(ast.parse(source))
+        if isinstance(block, (ast.With, ast.AsyncWith))
+        and block.lineno <= line <= (block.items[-1].context_expr.end_lineno or 0)
+        for statement in block.body
+        for each in ast.walk(statement)
+        if getattr(each, "end_lineno", 0) >= trace.tb_lineno
+    )
 
 
 def main() -> None:

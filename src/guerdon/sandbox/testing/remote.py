@@ -304,6 +304,13 @@ class Super:
         return found._guerdon_link.ask("get", found, name)
 
 
+def _lacking(self: Any, name: str) -> Any:
+    """Read an attribute that a plain value lacks."""
+    if name.startswith("__"):  # such as `__deepcopy__`: a copy is one of the plain value
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    return getattr(self._guerdon_handle, name)
+
+
 _derived: dict[Any, type] = {}
 _values: dict[int, Any] = {}
 
@@ -325,7 +332,7 @@ def derived(value: Any, handle: Remote) -> Any:
     if (base, kind) not in _derived:
         body = {
             "_guerdon_derived": True,
-            "__getattr__": lambda self, name: getattr(self._guerdon_handle, name),
+            "__getattr__": _lacking,
             "__setattr__": lambda self, name, value: setattr(self._guerdon_handle, name, value),
             "__delattr__": lambda self, name: delattr(self._guerdon_handle, name),
             "__reduce_ex__": lambda self, protocol: base(self).__reduce_ex__(protocol),

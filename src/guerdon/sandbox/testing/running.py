@@ -143,6 +143,7 @@ class Tests:
         code = compile(text, "<test>", "exec", dont_inherit=True)
         self._import_program(source)
         checker.watch(source)
+        checker.source = source
         cases = _Cases()
         checker.touched = False
         error = self.attempt(partial(exec, code, names)) or cases.failure
