@@ -9,7 +9,7 @@ import time
 import pytest
 
 from guerdon import EnvPool, check_environment
-from guerdon.envs.lock_watch import lock_watch
+from guerdon.envs.lock_watch import WatchedThread, lock_watch
 from tests.envs.worlds import SOON, Board, Half, Move, World, hold_the_lock, lock_count
 
 LOCK = "held the interpreter lock for"
@@ -100,14 +100,37 @@ def test_lock_watch_accuses_nobody_whose_code_releases_the_lock(caplog, monkeypa
     assert "held" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("value", "what"), [(-1, "blocks the event loop"), (2, LOCK)], ids=["sleeps", "computes"]
-)
-def test_lock_watch_names_an_async_environment(caplog, value, what):
+@pytest.mark.parametrize("value", [-1, 2], ids=["sleeps", "computes"])
+def test_lock_watch_names_an_async_environment(caplog, value):
     with caplog.at_level(logging.WARNING, "guerdon.envs"):
         play(Async, [1, value])
-    assert f"step of Async in slot 1 {what}" in caplog.text
+    assert "step of Async in slot 1 block" in caplog.text
     assert "slot 0" not in caplog.text
+
+
+def test_lock_watch_accuses_no_environment_of_what_other_code_of_the_event_loop_does(caplog):
+    async def main():
+        async with EnvPool(Async, n=2) as pool:
+            await pool.reset_batch()
+            async for _ in pool.as_completed([Move(value=1), Move(value=1)]):
+                hold_the_lock()
+
+    with caplog.at_level(logging.WARNING, "guerdon.envs"):
+        asyncio.run(main())
+    assert not caplog.text
+
+
+def test_lock_watch_works_after_the_thread_of_an_event_loop_has_ended():
+    loops = []
+
+    def run_and_stop():  # with calls under way, so that it is never discarded
+        loops.append(WatchedThread(runs_loop=True))
+        lock_watch.add(loops[0])
+
+    thread = threading.Thread(target=run_and_stop)
+    thread.start()
+    thread.join()
+    assert lock_watch.since(time.monotonic()) == ""
 
 
 def test_lock_watch_ends_its_thread_with_the_last_that_it_watches():

@@ -2,8 +2,8 @@
 
 Python code releases the lock every few milliseconds, and well-written C code while it computes.
 Other C code, such as a regular expression that backtracks, holds it until it ends: no other thread
-runs, and no event loop. Afterwards it is known who computed in that time. Async environments share
-the event loop, and are found while they block it.
+runs, and no event loop. Afterwards it is known which thread computed in that time. The thread of an
+event loop also runs other code, such as a trainer's: for its calls only their time counts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from time import monotonic, process_time, sleep
 from typing import Any
+from weakref import WeakSet
 
 try:
     from time import clock_gettime, pthread_getcpuclockid
@@ -36,18 +37,16 @@ class WatchedThread:
     Attributes:
         owner: Whose environment it called last.
         what: What it called.
-        began: When that call began, or was resumed, on the monotonic clock; 0.0 between calls of
-            an event loop.
+        began: When that call began, or was resumed, on the monotonic clock; 0.0 while the event
+            loop runs something else.
     """
-
-    __slots__ = ("_clock", "_computed", "_reported", "began", "owner", "runs_loop", "what")
 
     def __init__(self, *, runs_loop: bool = False) -> None:
         self.owner = self.what = ""
         self.began = 0.0
-        self.runs_loop = runs_loop
+        self._runs_loop = runs_loop
         self._clock: Any = None
-        if pthread_getcpuclockid is not None:
+        if pthread_getcpuclockid is not None and not runs_loop:
             self._clock = pthread_getcpuclockid(threading.get_ident())
         self._computed = self._reported = 0.0
         self.computed()
@@ -55,6 +54,13 @@ class WatchedThread:
     def begin(self, owner: str, what: str, now: float) -> None:
         """Note that a call begins."""
         self.owner, self.what, self.began = owner, what, now
+
+    def end(self) -> None:
+        """Note that a call of an event loop has ended, or waits."""
+        now = monotonic()
+        if self.blocks_loop(now):  # and held the lock, otherwise it would have been seen before
+            lock_watch.report(f"{self} blocked the event loop for {now - self.began:.1f} s", now)
+        self.began = 0.0
 
     def computed(self) -> float:
         """Return the processor time that it used since the last call of this, in seconds."""
@@ -67,7 +73,7 @@ class WatchedThread:
     def blocks_loop(self, now: float) -> bool:
         """Whether one call blocks the event loop for long; once for each such call."""
         began = self.began
-        if not self.runs_loop or not began or now - began < LONG_S or began == self._reported:
+        if not self._runs_loop or not began or now - began < LONG_S or began == self._reported:
             return False
         self._reported = began
         return True
@@ -85,8 +91,9 @@ class LockWatch:
     """
 
     def __init__(self) -> None:
-        self._threads: set[WatchedThread] = set()
-        self._lock = threading.Lock()
+        # Weak, because a stopped event loop doesn't end its calls.
+        self._threads: WeakSet[WatchedThread] = WeakSet()
+        self._lock = threading.RLock()
         self._watcher: threading.Thread | None = None
         self._holds: deque[tuple[str, float]] = deque(maxlen=16)  # who did what, and its end
         self._looked = self._used = 0.0  # at the last look: the time, and the process's computing
@@ -135,12 +142,14 @@ class LockWatch:
             computed = thread.computed()
             # This thread is also late if the machine is busy: then nobody has computed for long.
             if late > LONG_S and computed > max(late / 10, used_since / 2):
-                self._report(f"{thread} held the interpreter lock for {late:.1f} s", now)
+                self.report(f"{thread} held the interpreter lock for {late:.1f} s", now)
             elif thread.blocks_loop(now):
-                self._report(f"{thread} blocks the event loop", now)
+                self.report(f"{thread} blocks the event loop", now)
 
-    def _report(self, text: str, now: float) -> None:
-        self._holds.append((text, now))
+    def report(self, text: str, now: float) -> None:
+        """Log who stopped the others until now."""
+        with self._lock:
+            self._holds.append((text, now))
         logger.warning("%s: meanwhile no other environment of this process runs", text)
 
 

@@ -756,7 +756,7 @@ class _EnvCoroutine(Coroutine[Any, Any, Any]):
         except (KeyboardInterrupt, SystemExit) as error:
             raise EnvError(_raised(call.what, error), exception=error) from error
         finally:
-            thread.began = 0.0
+            thread.end()
 
     def close(self) -> None:
         self._coroutine.close()
