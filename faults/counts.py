@@ -26,7 +26,8 @@ DOUBLED = "steps doubled"
 LEFT = "things left behind"
 COUNTS = (NUMBERS, SLOTS, LOST, DOUBLED, LEFT)
 
-SETTLE_S = 20.0  # seconds in which threads, descriptors and processes may end
+# Seconds in which threads, descriptors and processes may end: less than idle threads last.
+SETTLE_S = 8.0
 
 
 class Answer(NamedTuple):

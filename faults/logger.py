@@ -19,7 +19,7 @@ from faults.counts import Ledger
 from guerdon import RewardLogger
 from guerdon.errors import TrackerError
 
-RECORDS = 40_000
+RECORDS = 20_000
 THREADS, LOGGERS = 4, 5
 KILLS = 12
 HANG_S = 1.0

@@ -9,7 +9,7 @@ from faults import worlds
 from faults.counts import Ledger, choose, tasks_left
 from guerdon import EnvPool
 
-STEPS = 40_000
+STEPS = 30_000
 SLOTS = 16
 # Steps between two pools, the last of which is closed while it steps.
 POOL_STEPS = 2_000

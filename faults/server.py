@@ -23,22 +23,23 @@ from benchmarks.client_faults import (
     silent,
 )
 from faults import worlds
-from faults.counts import SETTLE_S, Ledger, choose, tasks_left
+from faults.counts import Ledger, choose, tasks_left
 from faults.pool import Player
 from guerdon import EnvPool, GenericEnvClient, HTTPEnvClient, create_app
-from guerdon.envs import ASGITransport
-from guerdon.errors import EnvError, GuerdonError
+from guerdon.envs import ASGITransport, ServerLimits
+from guerdon.errors import ClientTimeoutError, EnvError, GuerdonError
 
 ROOT = Path(__file__).resolve().parent.parent
 # Rounds, each with a server of its own, and the steps of one of its clients.
-ROUNDS = 14
-STEPS = 120
-STEP_S, IDLE_S, CLIENT_S = 1.0, 3.0, 30.0
+ROUNDS = 6
+STEPS = 160
+STEP_S, IDLE_S, STOP_S, CLIENT_S = 1.0, 3.0, 20.0, 30.0
 LIMITS = f"--step-timeout {STEP_S} --idle-timeout {IDLE_S} --max-message-mb 0.25 --grace 10"
 WORLDS = {
     "World": [*worlds.ENVIRONMENT, *worlds.REWARD],
     "AsyncWorld": [*worlds.ENVIRONMENT, "gate raises", *worlds.JUDGE],
 }
+IMPATIENT_S = 0.02  # the timeout of a client that doesn't wait
 EITHER = "number or failure"
 
 
@@ -112,7 +113,7 @@ class Server:
     async def settle(self) -> None:
         """Wait until sessions, hanging environments and descriptors are those of the start."""
         async with HTTPEnvClient(self.url) as http:
-            for _ in range(int(SETTLE_S / 0.1)):
+            for _ in range(int(STOP_S / 0.1)):
                 metrics = await http.get("/metrics")
                 names = r"^(guerdon_(?:sessions|hanging_environments) .*[1-9].*)$"
                 left = re.findall(names, metrics, re.MULTILINE)
@@ -127,7 +128,7 @@ class Server:
         """End it by SIGTERM or SIGKILL; it has to exit with 0 after SIGTERM."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL if kills else signal.SIGTERM)
-        code = await asyncio.to_thread(self._process.wait, SETTLE_S)
+        code = await asyncio.to_thread(self._process.wait, STOP_S)
         if code != (-signal.SIGKILL if kills else 0):
             self._ledger.left.append(f"server: ended with exit code {code}")
 
@@ -165,6 +166,7 @@ class Players:
             for _ in range(6):
                 group.create_task(self.play(server.url))
             proxied = [group.create_task(self.play(cut, outcomes=EITHER)) for _ in range(4)]
+            group.create_task(self.play(server.url, outcomes=EITHER, timeout_s=IMPATIENT_S))
             group.create_task(self.over_http(server.url))
             group.create_task(self.pool(server.url))
             group.create_task(self.idle(server.url))
@@ -174,10 +176,10 @@ class Players:
                 group.create_task(self.killed(server.url))
             await asyncio.wait(proxied)
 
-    async def play(self, url: str, *, outcomes: str = "", steps: int = STEPS) -> None:
-        """Play episodes; with `outcomes` the connection may be cut at any time."""
-        async with GenericEnvClient(url, message_timeout_s=CLIENT_S) as client:
-            await self.steps(client, self.name(), outcomes=outcomes, steps=steps)
+    async def play(self, url: str, *, outcomes: str = "", timeout_s: float = CLIENT_S) -> None:
+        """Play episodes; with `outcomes`, any answer may be missing."""
+        async with GenericEnvClient(url, message_timeout_s=timeout_s) as client:
+            await self.steps(client, self.name(), outcomes=outcomes)
 
     async def steps(
         self, client: GenericEnvClient, name: int, *, outcomes: str = "", steps: int = STEPS
@@ -215,6 +217,10 @@ class Players:
         ticket = self.ledger.issue(place, fault, outcomes, score=0.0 if closes else None)
         try:
             result = await client.step({"ticket": ticket, "fault": fault, **more})
+        except ClientTimeoutError as error:
+            self.ledger.injected["client stops waiting"] += 1
+            self.ledger.answer(ticket, None)
+            return not error.sent  # if it was sent, it is taken, and the episode goes on
         except GuerdonError as error:
             self.ledger.answer(ticket, None, error=error)
             return True
@@ -321,8 +327,8 @@ class Players:
 
     async def in_process(self, world: Any) -> None:
         """Play on a server in this process."""
-        app = create_app(world)
-        worlds.released.set()
+        app = create_app(world, limits=ServerLimits(step_timeout_s=STEP_S))
+        worlds.released.clear()
         client = GenericEnvClient(transport=ASGITransport(app))
         async with app.router.lifespan_context(app), client:
             await self.steps(client, self.name())
