@@ -92,7 +92,7 @@ def run(ledger: Ledger, size: float) -> None:
     rows, sandboxed = int(ROWS * size), int(SANDBOXED * size)
     kills = max(1, round(KILLS * size))
     score(ledger, plain, rows, kills=kills)
-    score(ledger, plain, rows, "--workers=2", kills=kills)
+    score(ledger, plain, rows, "--workers=2", kills=kills - 1)
     score(ledger, plain, rows, reward="function")
     for level in ("process", "strict"):
         if not works(level):
@@ -100,9 +100,9 @@ def run(ledger: Ledger, size: float) -> None:
             break
         options = [f"--sandbox={level}", "--workers=2", "--limit=seconds=1"]
         score(ledger, ISOLATED, max(12, sandboxed // 25), *options, share=0.5)
-        score(ledger, isolated, sandboxed, *options, "--reuse")
     else:
         score(ledger, isolated, sandboxed, *options, kills=kills)
+        score(ledger, isolated, sandboxed, *options, "--reuse", kills=kills - 1)
 
 
 def works(level: str) -> bool:

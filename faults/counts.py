@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import importlib
 import itertools
+import logging
 import os
 import random
 import re
@@ -28,6 +31,7 @@ COUNTS = (NUMBERS, SLOTS, LOST, DOUBLED, LEFT)
 
 # Seconds in which threads, descriptors and processes may end: less than idle threads last.
 SETTLE_S = 8.0
+SUBREAPER = 36  # Linux: processes whose parent has ended become children of this one
 
 
 class Answer(NamedTuple):
@@ -36,10 +40,12 @@ class Answer(NamedTuple):
     Attributes:
         score: The number; None for a failure.
         place: Where the answer was made, if it states that.
+        error: The beginning of the error.
     """
 
     score: float | None
     place: Hashable = None
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -63,6 +69,24 @@ class Ticket:
     score: float
     taken: int = 0
     answers: list[Answer] = field(default_factory=list)
+
+
+class Report(NamedTuple):
+    """What a subject's ledger found.
+
+    Attributes:
+        name: The subject.
+        steps: How many steps were taken or answered.
+        seconds: How long they took.
+        injected: How often each fault was injected.
+        problems: What went wrong, by count.
+    """
+
+    name: str
+    steps: int
+    seconds: float
+    injected: Counter[str]
+    problems: dict[str, list[str]]
 
 
 class Ledger:
@@ -120,12 +144,12 @@ class Ledger:
         named = re.search(r"#(\d+)", str(error))
         if named:
             place = self.tickets[int(named[1])].place
-        self.tickets[number].answers.append(Answer(score, place))
+        self.tickets[number].answers.append(Answer(score, place, str(error)[:200]))
 
-    @property
-    def steps(self) -> int:
-        """The number of steps that were taken or answered."""
-        return sum(1 for each in self.tickets.values() if each.taken or each.answers)
+    def report(self) -> Report:
+        """Return what there is to print."""
+        steps = sum(1 for each in self.tickets.values() if each.taken or each.answers)
+        return Report(self.name, steps, self.seconds, self.injected, self.problems())
 
     def problems(self) -> dict[str, list[str]]:
         """Return what went wrong, by count."""
@@ -146,7 +170,7 @@ def _problems(ticket: Ticket, scores: set[float]) -> Iterator[str]:
         yield DOUBLED
     if not ticket.answers and "nothing" not in ticket.outcomes:
         yield LOST
-    for score, place in ticket.answers:
+    for score, place, _ in ticket.answers:
         if place is not None and place != ticket.place:
             yield SLOTS
         elif score is None:
@@ -259,3 +283,15 @@ def watched(ledger: Ledger, settle_s: float = SETTLE_S) -> Iterator[None]:
 def choose(ledger: Ledger, faults: dict[str, float]) -> str:
     """Return one of some faults by their weights."""
     return ledger.random.choices(list(faults), list(faults.values()))[0]
+
+
+def run(name: str, *, seed: int, size: float) -> Report:
+    """Inject the faults of one subject."""
+    logging.getLogger("guerdon").setLevel(logging.CRITICAL + 1)  # failures are expected
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    subject = importlib.import_module(f"faults.{name}")
+    with tempfile.TemporaryDirectory(prefix="guerdon-faults-") as folder:
+        ledger = Ledger(name, seed, Path(folder))
+        with watched(ledger):
+            subject.run(ledger, size)
+    return ledger.report()

@@ -26,14 +26,15 @@ from faults import worlds
 from faults.counts import Ledger, choose, tasks_left
 from faults.pool import Player
 from guerdon import EnvPool, GenericEnvClient, HTTPEnvClient, create_app
-from guerdon.envs import ASGITransport, ServerLimits
+from guerdon.envs import ASGITransport
 from guerdon.errors import ClientTimeoutError, EnvError, GuerdonError
 
 ROOT = Path(__file__).resolve().parent.parent
 # Rounds, each with a server of its own, and the steps of one of its clients.
 ROUNDS = 6
-STEPS = 160
-STEP_S, IDLE_S, STOP_S, CLIENT_S = 1.0, 3.0, 20.0, 30.0
+STEPS = 120
+STEP_S, IDLE_S, STOP_S, CLIENT_S = 4.0, 8.0, 20.0, 60.0
+LATE_S = 4.0  # by which a busy machine may notice a silent session late
 LIMITS = f"--step-timeout {STEP_S} --idle-timeout {IDLE_S} --max-message-mb 0.25 --grace 10"
 WORLDS = {
     "World": [*worlds.ENVIRONMENT, *worlds.REWARD],
@@ -151,7 +152,7 @@ class Players:
 
     def __init__(self, ledger: Ledger, round: int, faults: list[str]) -> None:
         self.ledger, self.round = ledger, round
-        self.faults = {"": 60.0, worlds.HANG: 0.2} | dict.fromkeys(faults, 30 / len(faults))
+        self.faults = {"": 60.0} | dict.fromkeys(faults, 30 / len(faults))
         self.faults |= dict.fromkeys(worlds.HARMLESS, 4.0)
         self.clients = 0
 
@@ -170,6 +171,8 @@ class Players:
             group.create_task(self.over_http(server.url))
             group.create_task(self.pool(server.url))
             group.create_task(self.idle(server.url))
+            for _ in range(3):
+                group.create_task(self.hanging(server.url))
             group.create_task(self.oversize(server.url))
             group.create_task(self.raw(server.port))
             for _ in range(2):
@@ -219,8 +222,9 @@ class Players:
             result = await client.step({"ticket": ticket, "fault": fault, **more})
         except ClientTimeoutError as error:
             self.ledger.injected["client stops waiting"] += 1
-            self.ledger.answer(ticket, None)
-            return not error.sent  # if it was sent, it is taken, and the episode goes on
+            self.ledger.answer(ticket, None, error=error)
+            # If it was sent, it is taken, and the episode goes on.
+            return not error.sent
         except GuerdonError as error:
             self.ledger.answer(ticket, None, error=error)
             return True
@@ -242,17 +246,24 @@ class Players:
     async def pool(self, url: str) -> None:
         """Step a pool of sessions."""
         faults = [each for each in self.faults if each and each not in worlds.HARMLESS]
-        faults.remove(worlds.HANG)
         async with EnvPool(url, n=6, timeout_s=CLIENT_S) as pool:
             player = Player(self.ledger, pool, faults, first=self.name())
             await player.play(3 * STEPS, hangs=False)
+
+    async def hanging(self, url: str) -> None:
+        """Take a step that hangs, and go on in a new environment."""
+        async with GenericEnvClient(url) as client:
+            name = self.name()
+            for episode, fault in enumerate((worlds.HANG, "")):
+                await self.reset(client, (name, episode, 0), "")
+                await self.step(client, (name, episode, 1), fault)
 
     async def idle(self, url: str) -> None:
         """Be silent for longer than the server accepts, then step."""
         async with GenericEnvClient(url) as client:
             name = self.name()
             await self.reset(client, (name, 1, 0), "")
-            await asyncio.sleep(IDLE_S + 1)
+            await asyncio.sleep(IDLE_S + LATE_S)
             await self.step(client, (name, 1, 1), "session was silent too long", outcomes="failure")
             await self.reset(client, (name, 2, 0), "")
             await self.step(client, (name, 2, 1), "")
@@ -327,8 +338,7 @@ class Players:
 
     async def in_process(self, world: Any) -> None:
         """Play on a server in this process."""
-        app = create_app(world, limits=ServerLimits(step_timeout_s=STEP_S))
-        worlds.released.clear()
+        app = create_app(world)
         client = GenericEnvClient(transport=ASGITransport(app))
         async with app.router.lifespan_context(app), client:
             await self.steps(client, self.name())
