@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
+from gc import get_referents
 from importlib import import_module
 from operator import index
 from types import MappingProxyType, SimpleNamespace
@@ -108,6 +109,12 @@ def _element(value: Any) -> list[Any]:
     return [ElementTree.tostring(value, "unicode")]
 
 
+def _viewed(value: Any) -> list[Any]:
+    """Return the dictionary that is viewed, which keeps its identity: a view changes with it."""
+    [found] = get_referents(value)
+    return [found if isinstance(found, dict) else dict(value)]
+
+
 #: By module and name of a class, what its values are made of; None if such a value doesn't travel.
 _PARTS: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
     ("builtins", "complex"): lambda value: [value.real, value.imag],
@@ -133,10 +140,10 @@ _PARTS: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
 #: Those of which the tests receive copies. What the tests pass to the program stays theirs.
 _COPIED: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
     ("array", "array"): lambda value: [value.typecode, value.tobytes()],
-    ("builtins", "dict_items"): list,
-    ("builtins", "dict_keys"): list,
-    ("builtins", "dict_values"): list,
-    ("builtins", "mappingproxy"): lambda value: [dict(value)],
+    ("builtins", "dict_items"): _viewed,
+    ("builtins", "dict_keys"): _viewed,
+    ("builtins", "dict_values"): _viewed,
+    ("builtins", "mappingproxy"): _viewed,
     ("builtins", "memoryview"): lambda value: (
         [value.tobytes()] if (value.ndim, value.format) == (1, "B") else None
     ),
@@ -215,9 +222,9 @@ COMPOSED: dict[str, Callable[[list[Any]], Any]] = {
     "Element": _parsed,
     "ChainMap": lambda maps: _mappings(ChainMap, maps),
     "SimpleNamespace": _namespace,
-    "dict_items": lambda items: dict(items).items(),
-    "dict_keys": lambda items: dict.fromkeys(items).keys(),
-    "dict_values": lambda items: dict(enumerate(items)).values(),
+    "dict_items": lambda maps: _mappings(dict.items, maps),
+    "dict_keys": lambda maps: _mappings(dict.keys, maps),
+    "dict_values": lambda maps: _mappings(dict.values, maps),
     "frozenset": frozenset,
     "mappingproxy": lambda maps: _mappings(MappingProxyType, maps),
     "namedtuple": _namedtuple,
