@@ -682,6 +682,80 @@ async def one(): return 1
 assert f(one()) == 1
 """,
     ),
+    "objects of the tests that the program describes and decorates": (
+        """
+import json
+class Typed:
+    def __init__(self, kind): self.kind = kind
+    def __set_name__(self, owner, name): self.name = name
+    def __get__(self, found, owner=None):
+        return self if found is None else found.__dict__.get(self.name)
+    def __set__(self, found, value):
+        if not isinstance(value, self.kind): raise TypeError(self.name)
+        found.__dict__[self.name] = value
+class Positive:
+    def __set_name__(self, owner, name): self.name = "_" + name
+    def __get__(self, found, owner=None): return getattr(found, self.name, 0)
+    def __set__(self, found, value): setattr(found, self.name, abs(value))
+class Mixin:
+    def to_json(self): return json.dumps(vars(self))
+def described(kind):
+    kind.__repr__ = lambda self: kind.__name__ + "()"
+    kind.made = lambda self: kind.count
+    return kind
+class Emitter:
+    def __init__(self): self.functions = []
+    def on(self, function): self.functions.append(function)
+    def off(self, function): self.functions.remove(function)
+    def emit(self, value): return [each(value) for each in self.functions]
+""",
+        "Typed",
+        """
+class Person(Mixin):
+    def __init__(self, name): self.name = name
+class Item:
+    name = Typed(str)
+    price = Positive()
+i = Item()
+i.name, i.price = "a", -5
+assert i.name == "a" and i.price == 5 and i.__dict__["name"] == "a"
+try:
+    i.name = 1
+except TypeError as error:
+    assert str(error) == "name"
+assert Person("b").to_json() == '{"name": "b"}'
+@described
+class Plain:
+    count = 3
+    def handle(self, value): self.value = value
+p = Plain()
+assert repr(p) == "Plain()" and p.made() == 3
+e = Emitter()
+e.on(p.handle)
+e.emit(4)
+e.off(p.handle)
+assert p.value == 4 and e.emit(5) == []
+""",
+    ),
+    "objects that a test pickles": (
+        "class Conf:\n    def __init__(self, a): self.a = a\n"
+        "    def __setstate__(self, state): self.a = state['a'] + 1",
+        "Conf",
+        "import pickle\nc = pickle.loads(pickle.dumps(Conf(1)))\n"
+        "assert c.a == 2 and isinstance(c, Conf)",
+    ),
+    "comparisons that a class doesn't support": (
+        """
+class Meters:
+    def __init__(self, n): self.n = n
+    def __int__(self): return self.n
+    def __iter__(self): return iter([self.n])
+    def __eq__(self, other):
+        return self.n == other.n if isinstance(other, Meters) else NotImplemented
+""",
+        "Meters",
+        "assert Meters(3) != 3 and Meters(3) != [3] and Meters(3) == Meters(3)",
+    ),
 }
 
 

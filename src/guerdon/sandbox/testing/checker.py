@@ -73,12 +73,14 @@ class Checker(surroundings.TestsSurroundings):
         self.entry: remote.Remote | None = None
         self.touched = False
         self.swallowed: BaseException | None = None
+        remote._links.append(self)
         self._entry_point = entry_point
         self._is_class = is_class
         self._heard: Callable[[], None] | None = heard
         self._keeping = keeping.Keeping(super().operate)
         self._entry_class: type | None = None  # that of an entry point that is an exception class
         self._owners: dict[int, remote.Remote] = {}
+        self._tables: dict[int, Any] = {}  # the objects whose attributes the program has
         self._others: Any = None  # the task in which those of the program proceed
         self._tested: set[int] = set()  # the classes that the tests derive from the tested one
         self._resuming: set[int] = set()  # the methods of generators that resume them
@@ -132,7 +134,7 @@ class Checker(surroundings.TestsSurroundings):
             if self.entry is None:
                 raise KeyError(name)
             return self._entry_class or self.entry
-        if name.startswith("__"):
+        if name.startswith("__") and name not in _MODULE:
             raise KeyError(name)
         return self.ask("name", None, name)
 
@@ -290,6 +292,12 @@ class Checker(surroundings.TestsSurroundings):
 
     def refill(self, value: Any, new: Any) -> None:
         """Change a container as the program did, but no callable attribute of an object."""
+        owner = self._tables.get(id(value))
+        if owner is not None:
+            for name, item in new.items():
+                old = value.get(name, getattr(type(owner), name, None))
+                is_data = not (name.startswith("_") or callable(item) or callable(old))
+                plain.expect(is_data or old is item, "a changed method")
         if not isinstance(value, containers.CONTAINERS):
             for name, item in containers.state(value).items():
                 plain.expect(not callable(item) or new.get(name) is item, "a changed method")
@@ -318,6 +326,8 @@ class Checker(surroundings.TestsSurroundings):
         if what not in permitted or not permitted[what]():
             kind = type(target).__name__
             raise AttributeError(f"{kind!r} object has no {name or what!r} for the program")
+        if name == "__dict__":
+            self._tables[id(vars(target))] = target
         return super().perform(what, target, name, args, kwargs)
 
     # What the program's objects don't decide -----------------------------------------------------
@@ -328,7 +338,8 @@ class Checker(surroundings.TestsSurroundings):
             return NotImplemented
         if name in ("__eq__", "__ne__"):
             same = target._guerdon_made and self._has(target, other)
-            return bool(same and super().operate(target, "__eq__", (other,))) == (name == "__eq__")
+            agrees = same and super().operate(target, "__eq__", (other,))
+            return (agrees is not NotImplemented and bool(agrees)) == (name == "__eq__")
         kinds = f"{type(target).__name__!r} and {type(other).__name__!r}"
         raise TypeError(f"{name} not supported between instances of {kinds}")
 
@@ -360,6 +371,10 @@ _DECIDED: dict[str, Callable[[Checker, remote.Remote, str, Any], Any]] = {
 }
 #: Those that objects perform which the tests have made, and how.
 UNLESS_MADE = dict.fromkeys(remote.ARITHMETIC, remote.MADE) | {"__contains__": remote.CALLED}
+
+
+#: Special names that a module of the program may define.
+_MODULE = frozenset({"__all__", "__author__", "__version__"})
 
 
 def _is_start(name: str, args: Sequence[Any]) -> bool:

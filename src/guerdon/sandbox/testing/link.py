@@ -17,7 +17,7 @@ from _thread import RLock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from os import read, urandom, write
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any, NoReturn
 
 from . import codec, containers, plain, raised, remote, shared
@@ -81,7 +81,7 @@ class Link:
         self._loop: Any = None  # of asyncio; made when something is awaited
         self._tasks: dict[int, Any] = {}  # those that the other process waits for
         self._exported: list[Any] = []
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[Any, int] = {}
         self._remotes: dict[int, remote.Remote] = {}
         self._errors = raised.Errors(self)
         self.common = containers.Containers(self.first)
@@ -440,9 +440,12 @@ class Link:
 
     def number(self, value: Any) -> int:
         """Return the number of an object of this side, by which the other side refers to it."""
-        number = self._numbers.get(id(value))
+        key: Any = id(value)
+        if type(value) is MethodType:  # each access makes another one
+            key = id(value.__self__), id(value.__func__)
+        number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[id(value)] = len(self._exported)
+            number = self._numbers[key] = len(self._exported)
             self._exported.append(value)
         return number
 
@@ -489,7 +492,8 @@ class Link:
 def _library(target: Any, name: str, args: Any, kwargs: Any) -> Any:
     """Call a function of the standard library."""
     module, _, function = name.rpartition(".")
-    return getattr(import_module(module), function)(target, *args, **kwargs)
+    given = args if target is None else (target, *args)
+    return getattr(import_module(module), function)(*given, **kwargs)
 
 
 _ACTIONS: dict[str, Callable[[Any, str, Any, Any], Any]] = {

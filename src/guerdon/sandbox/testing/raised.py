@@ -98,7 +98,8 @@ class Errors:
         if isinstance(value, BaseExceptionGroup):
             args = (value.message, value.exceptions)
         state = _state_of(value)
-        linked = (value.__cause__, value.__context__, tuple(getattr(value, "__notes__", ())))
+        notes = tuple(getattr(value, "__notes__", ()))
+        linked = (value.__cause__, value.__context__, value.__suppress_context__, notes)
         parts = encoder.references([args, linked, tuple(state), tuple(state.values())])
         facts = [self._link.without_folder(_text_of(value)), _program_line(value)]
         return ["error", self._link.number(value), self._chain(kind), facts, parts]
@@ -131,9 +132,7 @@ class Errors:
             plain.expect(type(line) is int and type(number) is int, "an invalid error")
             state = dict(zip(names, values, strict=True))
             error = _made(self.of_classes(chain), args, text[:WHOLE], state)
-            cause, error.__context__, notes = linked
-            if cause is not None:
-                error.__cause__ = cause
+            error.__cause__, error.__context__, error.__suppress_context__, notes = linked
             for note in notes:
                 error.add_note(note)
             error._guerdon_line = line

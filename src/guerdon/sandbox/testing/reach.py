@@ -67,6 +67,7 @@ _PICKLED = {("builtins", name) for name in plain.NAMES} | {
     *(("collections", name) for name in ("OrderedDict", "defaultdict", "deque")),
     *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
     ("decimal", "Decimal"),
+    (remote.__name__, "_unpickled"),  # the program itself makes the object
 }
 #: Those of their classes whose objects the program may change.
 _CHANGED = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
@@ -140,10 +141,16 @@ def may_read(value: Any, name: str) -> bool:
     if name in _DESCRIPTIONS:
         text = getattr(value, name, None) if callable(value) else ()
         return text is None or type(text) is str
-    if not _is_open(value) or name.startswith("_") or name in _SETTERS:
+    kind = value if _is_own_class(value) else type(value)
+    if name == "__dict__":
+        private = [each for each in getattr(value, name, ()) if each.startswith("_")]
+        return _is_own_class(type(value)) and all((id(value), each) in _added for each in private)
+    if (id(value), name) in _added:
+        return True
+    if not (_is_open(value) or kind is value) or name.startswith("_") or name in _SETTERS:
         return False
     # A class of the tests may derive from one whose methods would do something for the program.
-    owner = next((each for each in plain.mro_of(type(value)) if name in vars(each)), None)
+    owner = next((each for each in plain.mro_of(kind) if name in vars(each)), None)
     return owner is None or owner.__module__ in _OWNERS
 
 
@@ -153,6 +160,14 @@ def may_change(value: Any, name: str) -> bool:
     Callables decide whether a test passes: the program could replace them by its own.
     """
     where = (type(value).__module__, type(value).__name__)
+    if _is_own_class(value):
+        is_usual = not name.startswith("_") or name in ("__repr__", "__str__")
+        return is_usual and not any(name in vars(each) for each in value.__mro__[:-1])
+    is_private = name.startswith("_") and not name.startswith("__")
+    if where[0] == "tests" and is_private and not hasattr(value, name):
+        _added[id(value), name] = value
+    if (id(value), name) in _added:
+        return True
     filled = where[0] in ("tests", "unittest.mock") or where in _CHANGED
     if not _is_open(value) or name.startswith("_") or not filled:
         return False
@@ -168,6 +183,17 @@ def may_change(value: Any, name: str) -> bool:
         return not callable(object.__getattribute__(value, name))
     except AttributeError:
         return True
+
+
+#: Private attributes that the program has added to objects of the tests, with these.
+_added: dict[tuple[int, str], Any] = {}
+
+
+def _is_own_class(value: Any) -> bool:
+    """Return whether a value is a class of the tests, which is no test."""
+    if not isinstance(value, type) or value.__module__ != "tests":
+        return False
+    return not hasattr(value, "assertEqual")
 
 
 def _is_open(value: Any) -> bool:

@@ -136,7 +136,7 @@ class Remote:
         return self._guerdon_link.ask("copy", self, "deepcopy")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(f"an object of another process can't be copied: {type(self).__name__!r}")
+        return _unpickled, (self._guerdon_link.ask("library", self, "pickle.dumps"),)
 
 
 def _forward(name: str) -> Callable[..., Any]:
@@ -165,6 +165,14 @@ def _get(self: Any, owner: Any, kind: Any = None) -> Any:
 
 def _await(self: Remote) -> Any:
     return self._guerdon_link.wait(self, "__await__", ()).__await__()
+
+
+def _unpickled(data: bytes) -> Any:
+    """Return an object that the other process has pickled, and now unpickles."""
+    return _links[0].ask("library", None, "pickle.loads", (data,))
+
+
+_links: list[Any] = []  # the one that the objects here have come by
 
 
 class Method:
@@ -244,6 +252,8 @@ def remote_class(
             body["__copy__"] = property()  # `tee` would copy it
         for each in ("__annotations__", "__doc__"):  # otherwise they would be this class's own
             body[each] = property(lambda self, each=each: self._guerdon_link.attribute(self, each))  # type: ignore[misc]
+        if ["builtins", "type"] in map(list, bases):  # a class, which may be generic
+            body.setdefault("__getitem__", lambda self, kinds: self)
         if "__iter__" in methods:
             body.setdefault("__contains__", _contains)
         if name == "function":

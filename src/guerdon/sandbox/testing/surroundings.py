@@ -10,13 +10,14 @@ Runs inside a sandbox too, so it imports only from the standard library, and lit
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import io
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from os import chdir, getcwd
 from types import FunctionType, ModuleType
 from typing import Any
@@ -71,6 +72,7 @@ class TestsSurroundings(_Both):
         self._original = {name: getattr(sys, name) for name in (*STREAMS, *GIVEN)}
         self._given = {name: self._original[name] for name in GIVEN}
         self._captured: list[str] = []
+        self._assigned: dict[tuple[str, str], list[Any]] = {}  # what was there, and what is
         self._pending: list[tuple[str, str, str, Any]] = []
         self.on_builtin: Callable[[str, Any], None] = lambda name, value: None
 
@@ -82,6 +84,9 @@ class TestsSurroundings(_Both):
         """
         if "mock" in source:
             self._watch_patches()
+        self._assigned = dict(_assigned(ast.parse(source)))
+        if "logging" in source or "assertLogs" in source:
+            self._pending.append(("", "", "logged", None))
         for module, name in SEEDS:
             if module.partition(".")[0] in source:
                 with contextlib.suppress(ImportError):
@@ -162,6 +167,12 @@ class TestsSurroundings(_Both):
                 self._given[name] = value
                 is_restored = value is self._original[name]
                 self._pending.append(("sys", "", name, MISSING if is_restored else value))
+        for (module, name), known in self._assigned.items():
+            value = vars(sys.modules[module]).get(name, MISSING)
+            if value is not known[-1]:
+                known[1:] = [value]
+                is_restored = value is known[0]
+                self._pending.append((module, "", name, MISSING if is_restored else value))
         captured = [name for name in STREAMS if getattr(sys, name) is not self._original[name]]
         if captured != self._captured:
             self._captured = message["captured"] = captured
@@ -182,6 +193,35 @@ class TestsSurroundings(_Both):
             found = decoder.value(warning)
             if isinstance(found, Warning):
                 warnings.warn_explicit(found, None, str(filename), int(line))
+        for level, record in message.get("logged", ()):
+            _log(level, decoder.value(record))
+
+
+def _assigned(tree: ast.AST) -> Iterator[tuple[tuple[str, str], list[Any]]]:
+    """Yield what a test assigns in modules that it imports, such as ``time.time = lambda: 0``."""
+    nodes = list(ast.walk(tree))
+    imports = [each for each in nodes if isinstance(each, ast.Import)]
+    modules = {name.asname or name.name: name.name for each in imports for name in each.names}
+    for each in nodes:
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+            module = modules.get(ast.unparse(each.value), "sys")
+            if module != "sys" and module in sys.stdlib_module_names:
+                found = vars(importlib.import_module(module)).get(each.attr, MISSING)
+                yield (module, each.attr), [found]
+
+
+def _log(level: Any, state: Any) -> None:
+    """Log what the program has logged, in a logger that has its level."""
+    import logging
+
+    if type(state) is not dict or type(level) is not int:
+        return
+    record = logging.makeLogRecord(state)
+    logger = logging.getLogger(record.name)
+    if not logger.level:
+        logger.setLevel(level)
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
 
 
 class ProgramSurroundings(_Both):
@@ -193,6 +233,25 @@ class ProgramSurroundings(_Both):
         self._replaced: dict[tuple[str, str, str], Any] = {}
         self._printed: list[list[str]] = []
         self._warned: list[Any] = []
+        self._logged: list[Any] = []
+        self._watches_logs = False
+
+    def watch_logs(self) -> None:
+        """Send what is logged: the tests' levels and handlers choose among it."""
+        import logging
+
+        is_enabled, handle = logging.Logger.isEnabledFor, logging.Logger.handle
+
+        def handled(logger: Any, record: Any) -> None:
+            state = vars(record) | {"msg": record.getMessage(), "args": None}
+            if state["exc_info"]:
+                state["exc_info"] = (*state["exc_info"][:2], None)
+            self._logged.append((logger.level, state))
+            if is_enabled(logger, record.levelno):
+                handle(logger, record)
+
+        kind: Any = logging.Logger
+        kind.isEnabledFor, kind.handle = lambda logger, level: True, handled
 
     def watch_warnings(self) -> None:
         """Send all warnings: the tests' filters choose among them."""
@@ -209,6 +268,9 @@ class ProgramSurroundings(_Both):
         super().sending(message, encoder)
         if self._printed:
             message["printed"], self._printed = self._printed, []
+        if self._logged:
+            logged, self._logged = self._logged, []
+            message["logged"] = [[level, encoder.value(state)] for level, state in logged]
         if self._warned:
             warned, self._warned = self._warned, []
             message["warned"] = [[encoder.value(each), *where] for each, *where in warned]
@@ -234,6 +296,11 @@ class ProgramSurroundings(_Both):
         return lambda text: self._printed.append([name, text])
 
     def _change(self, module: str, path: str, name: str, value: list[Any]) -> None:
+        if name == "logged" and not module:
+            if not self._watches_logs:
+                self._watches_logs = True
+                self.watch_logs()
+            return
         target = self.imported(module, path)
         if name == "()":
             args, kwargs = value[0]
