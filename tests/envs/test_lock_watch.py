@@ -109,10 +109,15 @@ def test_lock_watch_names_an_async_environment(caplog, value):
 
 
 def test_lock_watch_accuses_no_environment_of_what_other_code_of_the_event_loop_does(caplog):
+    class Sleeps(Async):
+        async def step_async(self, action, timeout_s=None, **kwargs):
+            await asyncio.sleep(action.value)
+            return await self.score_async(action, Board())
+
     async def main():
-        async with EnvPool(Async, n=2) as pool:
+        async with EnvPool(Sleeps, n=2) as pool:
             await pool.reset_batch()
-            async for _ in pool.as_completed([Move(value=1), Move(value=1)]):
+            async for _ in pool.as_completed([Move(value=0), Move(value=1)]):
                 hold_the_lock()
 
     with caplog.at_level(logging.WARNING, "guerdon.envs"):
@@ -130,6 +135,7 @@ def test_lock_watch_works_after_the_thread_of_an_event_loop_has_ended():
     thread = threading.Thread(target=run_and_stop)
     thread.start()
     thread.join()
+    time.sleep(0.2)  # the thread's clock ends a little later
     assert lock_watch.since(time.monotonic()) == ""
 
 
