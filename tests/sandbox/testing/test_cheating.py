@@ -514,3 +514,30 @@ class Bag{base}:
 """
     verdict = check_program(sandbox, program, [test], entry_point="Bag")
     assert verdict.passed == 0, verdict
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "found.__dict__['right'] = lambda n: True",
+        "found.__dict__['_n'] = 3",
+        "vars(found)['n'] = 3; type(found).right = lambda self, n: True",
+        "found._n = 3",
+        "type(found).__eq__ = lambda self, other: True",
+        "kind.__eq__ = lambda self, other: True",
+        "kind.right = lambda self, n: True",
+    ],
+)
+def test_check_program_that_changes_what_an_object_of_the_tests_decides(sandbox, body):
+    program = f"def f(found, kind):\n    try: {body}\n    except Exception: pass"
+    test = """
+class Judge:
+    def __init__(self): self._n = 9
+    def right(self, n): return n == self._n
+judge = Judge()
+f(judge, Judge)
+assert judge.right(3) or judge == 3
+"""
+    assert check_program(sandbox, program, [test], entry_point="f").passed == 0
+    without = test.replace("self._n = 9", "pass").replace("self._n", "9")
+    assert check_program(sandbox, program, [without], entry_point="f").passed == 0

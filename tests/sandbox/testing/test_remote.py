@@ -716,9 +716,11 @@ class Person(Mixin):
 class Item:
     name = Typed(str)
     price = Positive()
+    size = Typed(int)
 i = Item()
+i.size = 3
 i.name, i.price = "a", -5
-assert i.name == "a" and i.price == 5 and i.__dict__["name"] == "a"
+assert i.name == "a" and i.price == 5 and i.size == 3 and i.__dict__["name"] == "a"
 try:
     i.name = 1
 except TypeError as error:

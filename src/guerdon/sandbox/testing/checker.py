@@ -295,7 +295,8 @@ class Checker(surroundings.TestsSurroundings):
         owner = self._tables.get(id(value))
         if owner is not None:
             for name, item in new.items():
-                old = value.get(name, getattr(type(owner), name, None))
+                tables = [value, *map(vars, plain.mro_of(type(owner)))]
+                old = next((each[name] for each in tables if name in each), None)
                 is_data = not (name.startswith("_") or callable(item) or callable(old))
                 plain.expect(is_data or old is item, "a changed method")
         if not isinstance(value, containers.CONTAINERS):
