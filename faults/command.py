@@ -7,10 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from faults.counts import Ledger, choose
 from guerdon import open_sandbox
@@ -189,20 +187,13 @@ def run_command(command: list[str], out: Path | None = None, kill_at: int = 0) -
 
 def read_results(ledger: Ledger, out: Path, tickets: tuple[int, ...]) -> None:
     """Record the rows of the results: the n-th belongs to the n-th rollout."""
-    for ticket, result in zip_rows(tickets, out):
-        valid = result["is_score_valid"]
+    for number, line in enumerate(out.read_text().splitlines()):
+        result = json.loads(line)
+        ticket = tickets[min(number, len(tickets) - 1)]  # further rows belong to the last
         place = ledger.tickets[ticket].place
-        named = result["id"]
         with suppress(TypeError, ValueError, KeyError):  # a line that isn't JSON has no id
-            place = ledger.tickets[int(named)].place
+            place = ledger.tickets[int(result["id"])].place
         score = result["score"]
-        if not valid and not result["error"]:  # a failure without a reason
+        if not result["is_score_valid"] and not result["error"]:  # a failure without a reason
             score = -1.0
         ledger.answer(ticket, score, place=place, error=result["error"])
-
-
-def zip_rows(tickets: tuple[int, ...], out: Path) -> Iterator[tuple[int, Any]]:
-    """Yield each ticket with the row at its place; further rows belong to the last."""
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    for number, result in enumerate(rows):
-        yield tickets[min(number, len(tickets) - 1)], result
