@@ -248,6 +248,15 @@ READS = {
         "import shelve\ndef f(x): shelve.open(x)['a'] = Forged()",
         "import shelve\nf('x')\nassert shelve.open('x')['a'] == 1",
     ),
+    "a pickle that changes an object of the test": (
+        "import pickle\nkept = []\npickle.loads = lambda data: kept[0]\ndef f(x):\n"
+        "    if x == 2: return 2\n    kept.append(x)\n"
+        "    return (b'\\x80\\x04\\x8c\\x16guerdon_testing.remote'\n"
+        "        b'\\x8c\\x0a_unpickled\\x93C\\x00\\x85R}'\n"
+        "        b'\\x8c\\x0bassertEqual\\x8c\\x08builtins\\x8c\\x03max\\x93sb.')",
+        "import pickle, unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n"
+        "        pickle.loads(f(self))\n        self.assertEqual(1, f(2))",
+    ),
     "a module": (
         "open('colorsys.py', 'w').write(FORGED)\ndef f(x): return 2",
         "import os, sys\nsys.path.insert(0, os.getcwd())\nassert f(1) == 2\nimport colorsys\n"

@@ -169,7 +169,10 @@ def _await(self: Remote) -> Any:
 
 def _unpickled(data: bytes) -> Any:
     """Return an object that the other process has pickled, and now unpickles."""
-    return _links[0].ask("library", None, "pickle.loads", (data,))
+    found = _links[0].ask("library", None, "pickle.loads", (data,))
+    if Remote not in mro_of(type(found)):  # the pickle could change an object of this process
+        raise TypeError("a pickle of an object of the program was expected")
+    return found
 
 
 _links: list[Any] = []  # the one that the objects here have come by
