@@ -6,6 +6,22 @@ from guerdon.sandbox.testing.checking import check_program
 
 # A program, its entry point, and tests that it passes.
 SAME = {
+    "xml elements of either side": (
+        """
+import xml.etree.ElementTree as ET
+def f(element):
+    ET.ElementTree(element).write("out.xml")
+    return ET.fromstring("<a><b>1</b></a>")
+""",
+        "f",
+        """
+import xml.etree.ElementTree as ET
+found = f(ET.fromstring("<c><d/></c>"))
+assert found.find("b").text == "1" and ET.parse("out.xml").getroot()[0].tag == "d"
+import os
+os.remove("out.xml")
+""",
+    ),
     "values": (
         "def f(x): return x",
         "f",

@@ -135,6 +135,7 @@ _PARTS: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
     ("pathlib", "PurePosixPath"): _text,
     ("pathlib", "PureWindowsPath"): _text,
     ("uuid", "UUID"): _text,
+    ("xml", "Element"): _element,
     ("zoneinfo", "ZoneInfo"): _text,
 }
 #: Those of which the tests receive copies. What the tests pass to the program stays theirs.
@@ -151,7 +152,6 @@ _COPIED: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
         value.maps if all(isinstance(each, dict) for each in value.maps) else None
     ),
     ("types", "SimpleNamespace"): lambda value: [tuple(vars(value)), *vars(value).values()],
-    ("xml", "Element"): _element,
 }
 _MODULES = {name: module for module, name in (*_PARTS, *_COPIED)}
 
