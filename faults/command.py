@@ -96,7 +96,7 @@ def run(ledger: Ledger, size: float) -> None:
         if not works(level):
             ledger.injected[f"level {level} doesn't work here"] += 1
             break
-        options = [f"--sandbox={level}", "--workers=2", "--limit=seconds=1"]
+        options = [f"--sandbox={level}", "--workers=2", "--limit=seconds=2"]
         score(ledger, ISOLATED, max(12, sandboxed // 25), *options, share=0.5)
     else:
         score(ledger, isolated, sandboxed, *options, kills=kills)
