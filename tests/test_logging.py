@@ -55,6 +55,23 @@ def test_step_logger_counts_repeated_messages(logger, caplog, clock):
     )
 
 
+def test_step_logger_tells_exceptions_in_arguments_apart(logger, caplog):
+    for error in [OSError()] * 9 + [ValueError()] * 9:
+        logger.warning("%s failed: %r", "style", error)
+    assert sum("ValueError" in text for text in caplog.messages) == 5
+
+
+def test_step_logger_raises_nothing_for_an_argument_that_cannot_be_shown(logger, monkeypatch):
+    class Unprintable:
+        def __repr__(self):
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler()])
+    monkeypatch.setattr(logger, "propagate", False)
+    logger.warning("%r", Unprintable())
+
+
 def test_step_logger_tells_exceptions_apart(logger, caplog):
     for kind in (OSError, ValueError):
         for _ in range(9):

@@ -40,8 +40,8 @@ def shortened(text: str, longest: int = MESSAGE) -> str:
 def step_logger(name: str) -> logging.Logger:
     """Return the logger of that name; what it logs is limited in size and number.
 
-    Of the messages of one kind (their text without its arguments but the first, and the class of
-    the exception) five are logged in a minute. The next one says how many were left out.
+    Of the messages of one kind (their text, its first argument, and the classes of all arguments
+    and of the exception) five are logged in a minute. The next one says how many were left out.
 
     Args:
         name: The name.
@@ -54,10 +54,14 @@ def step_logger(name: str) -> logging.Logger:
 
 def _limit(record: logging.LogRecord) -> bool:
     """Shorten a record; returns whether it is logged."""
-    note = _note(record) if record.levelno >= logging.INFO else ""
+    try:
+        note = _note(record) if record.levelno >= logging.INFO else ""
+        message = record.getMessage()
+    except Exception:  # of an argument's own __str__: handlers report it, and raise nothing
+        return True
     if note is None:
         return False
-    record.msg, record.args = shortened(record.getMessage()), ()
+    record.msg, record.args = shortened(message), ()
     fields = getattr(record, "fields", None)
     if fields is None:
         record.msg += note and f" ({note})"
@@ -71,8 +75,9 @@ def _limit(record: logging.LogRecord) -> bool:
 
 def _note(record: logging.LogRecord) -> str | None:
     """What a record says about others of its kind; None if it is one too many."""
-    first = str(record.args[0])[:100] if isinstance(record.args, tuple) and record.args else ""
-    kind = (record.name, record.msg, first, record.exc_info and record.exc_info[0])
+    args = record.args if isinstance(record.args, tuple) else ()
+    classes = [type(each) for each in (*args, record.exc_info and record.exc_info[1])]
+    kind = (record.name, record.msg, str(args[0])[:100] if args else "", *classes)
     now = time.monotonic()
     since, count = _seen.get(kind, (now, 0))
     note = ""
