@@ -145,6 +145,14 @@ async def test_compute_step_rewards_of_async_trees():
         assert rubric.compute_step_rewards() == [3.25, 0.5, 2.5]
 
 
+def test_compute_step_rewards_of_an_author_works_without_a_trajectory_rubric():
+    class Own(Step):
+        def compute_step_rewards(self):
+            return [1.0, 2.0]
+
+    assert play(Own(), [0.5, 0.5]) == [1.0, 2.0]
+
+
 def test_compute_step_rewards_of_no_steps_is_empty():
     assert Sequential(Final()).compute_step_rewards() == []
     assert WeightedSum([Final(), Step()], [1, 1]).compute_step_rewards() == []

@@ -55,7 +55,8 @@ def checked(written: Callable[[Any], Any]) -> Callable[[Any], list[float]]:
 
     @functools.wraps(written)
     def compute_step_rewards(self: Any) -> list[float]:
-        if type(self).compute_step_rewards is not compute_step_rewards:  # super() in a subclass
+        is_super = type(self).compute_step_rewards is not compute_step_rewards
+        if is_super or not _is_in_episodes(self):
             return written(self)  # type: ignore[no-any-return]
         return compute(self)
 
