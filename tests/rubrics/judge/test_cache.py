@@ -305,6 +305,17 @@ def test_sqlite_cache_of_a_file_that_hangs_is_skipped(tmp_path, monkeypatch, cap
     cache.close()
 
 
+def test_sqlite_cache_can_be_made_of_a_file_that_hangs(tmp_path, monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr("guerdon.rubrics.judge.cache.DEADLINE_S", 0.01)
+    monkeypatch.setattr(SqliteCache, "_connection", lambda cache: released.wait(60))
+    cache = SqliteCache(tmp_path / "cache")
+    assert asyncio.run(cache.fetch("key", _answer)) == "answer"
+    assert not released.is_set()
+    released.set()
+    cache.close()
+
+
 def test_sqlite_cache_can_be_made_while_another_process_creates_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr("guerdon.rubrics.judge.cache.LOCKED_S", 0.01)
     with contextlib.closing(sqlite3.connect(tmp_path / "cache", isolation_level=None)) as creator:

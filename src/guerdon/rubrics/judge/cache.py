@@ -188,7 +188,9 @@ class SqliteCache(Cache):
             raise InvalidArgumentError(f"can't open the cache {self.path}: no such directory")
         self._reset()
         try:
-            self._executor.submit(self._connection).result()
+            self._executor.submit(self._connection).result(DEADLINE_S)
+        except TimeoutError:
+            self._skip(f"no answer in {DEADLINE_S:g} s")
         except sqlite3.Error as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise InvalidArgumentError(f"can't open the cache {self.path}: {error}") from error
