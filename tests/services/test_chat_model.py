@@ -158,7 +158,7 @@ class Refusing(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize("status", [307, 500])
+@pytest.mark.parametrize("status", [204, 307, 500])
 def test_chat_model_sends_the_query_of_its_endpoint_and_does_not_show_it(status, caplog):
     caplog.set_level("INFO")
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:

@@ -512,7 +512,7 @@ def _connect(
                     response = await super().send(request, **options)
             except TimeoutError as error:
                 raise http.ReadTimeout("", request=request) from error
-            if response.status_code == 200:
+            if response.is_success:
                 _check_object(response.text, request)
             return response
 
