@@ -115,3 +115,11 @@ def test_check_program_passes_no_test_with_random_messages(sandbox, start):
         verdict = check_program(sandbox, program, ["assert f(len) == 'it'"], entry_point="f")
         assert (verdict.passed, verdict.compiled) == (0, True), seed
         assert verdict.failure, seed
+
+
+def test_check_program_names_the_limit_of_files(sandbox):
+    program = "def f():\n    for n in range(50): open(str(n), 'w').close()\n    while True: pass"
+    limits = Limits(files=10, seconds=5)
+    verdict = check_program(sandbox, program, ["f()"], entry_point="f", limits=limits)
+    assert (verdict.passed, verdict.ended) == (0, "output_limit")
+    assert verdict.failure == "it made more than 10 files"

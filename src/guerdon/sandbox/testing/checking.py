@@ -345,6 +345,9 @@ class _Check:
             "output_limit": f"it printed more than {limits.output_bytes} bytes",
             "memory": f"it used more than {limits.memory_bytes >> 20} MiB",
         }
+        details = (self.candidate.detail, self.checker.detail)
+        if ended == "output_limit" and (found := [each for each in details if _in_files(each)]):
+            return str(found[0])
         if ended in exceeded:
             return exceeded[ended]
         if lost is None:
@@ -355,6 +358,11 @@ class _Check:
         if code is None:
             return f"{GONE} (exit code unknown)"
         return f"{GONE} (exit code {code})" if code >= 0 else f"{GONE} (signal {-code})"
+
+
+def _in_files(detail: str | None) -> bool:
+    """Return whether it is the limit of what is written into files."""
+    return detail is not None and " files" in detail
 
 
 def _compile(source: object, what: str) -> None:
