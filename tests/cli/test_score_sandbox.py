@@ -188,6 +188,15 @@ def test_score_sandbox_escapes_control_characters_of_errors(inside, rows, tmp_pa
     assert "\x07" not in done.stderr
 
 
+def test_score_sandbox_error_has_a_line_of_its_own_after_what_the_reward_printed(
+    inside, rows, tmp_path
+):
+    rows(["a"])
+    (tmp_path / "floods.py").write_text("print('spam' * 50_000)\n")
+    done = inside("-r", "floods.py:reward", "--sandbox", "process")
+    assert "spam\nerror: floods.py:reward: importing it: output_limit" in done.stderr
+
+
 def test_score_sandbox_error_names_what_is_missing(inside, rows, monkeypatch):
     rows(["a"])
     why = "this kernel has no Landlock; boot it with lsm=landlock"

@@ -141,7 +141,8 @@ def _silence(stream: TextIO) -> None:
 def _print_error(error: GuerdonError) -> None:
     err = console(stderr=True)
     if isinstance(error, LoadError) and error.traceback:
-        err.print(_escaped(error.traceback), markup=False, highlight=False, soft_wrap=True, end="")
+        text = _escaped(error.traceback.rstrip("\n"))
+        err.print(text, markup=False, highlight=False, soft_wrap=True)
     line = getattr(error, "line", None)
     where = f"line {line}: " if line is not None else ""
     text = f"[bold red]error:[/] {escape(_escaped(where + str(error)))}"
