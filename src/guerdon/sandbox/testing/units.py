@@ -27,9 +27,9 @@ def units_of(source: str, entry_point: str) -> list[str]:
 
     Example:
         >>> from guerdon.sandbox.testing.units import units_of
-        >>> units_of("def test_one(): assert f(1) == 1\\ndef check(g): assert g(2) == 2", "f")
+        >>> units_of("def test_one(): assert f(1) == 1\ndef check(g): assert g(2) == 2", "f")
         ['test_one', 'check']
-        >>> units_of("def test_one(): assert f(1) == 1\\ntest_one()", "f")
+        >>> units_of("def test_one(): assert f(1) == 1\ntest_one()", "f")
         ['']
     """
     statements = [each for each in ast.parse(source).body if not _is_main_guard(each)]
