@@ -15,7 +15,7 @@ from rich.table import Table
 
 from faults.counts import COUNTS, Report, run
 
-SUBJECTS = ("pool", "server", "command", "logger")
+SUBJECTS = ("command", "server", "pool", "logger")  # the longest first
 AT_ONCE = 2
 SHOWN = 9  # problems of each count
 
