@@ -508,11 +508,10 @@ class EnvThreads:
             _wrap_tasks(self.loop)
             if self._loop_thread is None:
                 self._loop_thread = WatchedThread(runs_loop=True)
-            if not self._tasks:
                 lock_watch.add(self._loop_thread)
             call.task = task = self.loop.create_task(self._run_task(call, self._loop_thread))
             self._tasks.add(task)
-            task.add_done_callback(self._task_ended)
+            task.add_done_callback(self._tasks.discard)
             return
         self._outstanding += 1
         if self._is_closed:  # its threads are ending
@@ -584,6 +583,8 @@ class EnvThreads:
     def close(self) -> None:
         """End the threads, each when its call has ended."""
         self._is_closed = True
+        if self._loop_thread is not None:
+            lock_watch.discard(self._loop_thread)
         if self._ticker is not None:
             self._ticker.cancel()
         for _ in range(self.threads):
@@ -693,11 +694,6 @@ class EnvThreads:
             call.deliver()
         else:
             await call.clean_up_async(self)
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not self._tasks and self._loop_thread is not None:
-            lock_watch.discard(self._loop_thread)
 
 
 # The call for which this task runs, in an event loop, and the thread of that.
