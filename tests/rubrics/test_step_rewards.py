@@ -153,6 +153,19 @@ def test_compute_step_rewards_of_an_author_works_without_a_trajectory_rubric():
     assert play(Own(), [0.5, 0.5]) == [1.0, 2.0]
 
 
+def test_compute_step_rewards_of_a_step_that_was_not_recorded_is_an_error():
+    class Short(Final):
+        max_steps = 2
+
+    last = Short()
+    rubric = Sequential(Gate(Step()), Gate(last, threshold=9))  # not passed: its steps are zeros
+    with pytest.raises(TrajectoryError, match="seen 2 steps"):
+        play(rubric, [0, 0, 0])
+    for each in (rubric, last):
+        with pytest.raises(TrajectoryError, match="seen 2 steps"):
+            each.compute_step_rewards()
+
+
 def test_compute_step_rewards_of_no_steps_is_empty():
     assert Sequential(Final()).compute_step_rewards() == []
     assert WeightedSum([Final(), Step()], [1, 1]).compute_step_rewards() == []
