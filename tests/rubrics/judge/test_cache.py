@@ -279,6 +279,8 @@ def test_sqlite_cache_that_stays_locked_is_skipped_until_it_works(locked, caplog
     monkeypatch.setattr("guerdon.rubrics.judge.cache.LOCKED_S", 0.01)
     cache, locker = locked
     cache.close()  # the next use connects with that timeout
+    tried, insert = [], cache._insert
+    monkeypatch.setattr(cache, "_insert", lambda *entry: tried.append(entry) or insert(*entry))
 
     async def fetch_many():
         return await asyncio.gather(*(cache.fetch(f"{number}", _answer) for number in range(32)))
@@ -286,12 +288,16 @@ def test_sqlite_cache_that_stays_locked_is_skipped_until_it_works(locked, caplog
     assert asyncio.run(fetch_many()) == ["answer"] * 32
     assert caplog.text.count("skipping the cache") == 1
     assert "locked" in caplog.text
+    assert len(tried) == 1  # no other one waits for the lock
     locker.execute("ROLLBACK")
     assert asyncio.run(fetch_many()) == ["answer"] * 32
     assert cache.get("0") is None  # it is still skipped
     cache._skipped_until = 0.0
     assert asyncio.run(fetch_many()) == ["answer"] * 32
     assert cache.get("0") == "answer"
+    locker.execute("BEGIN EXCLUSIVE")
+    cache.put("0", "another")
+    assert caplog.text.count("skipping the cache") == 2
 
 
 def test_sqlite_cache_of_a_file_that_hangs_is_skipped(tmp_path, monkeypatch, caplog):
