@@ -579,7 +579,7 @@ def test_env_runner_does_not_count_the_time_of_a_blocked_event_loop(hanging):
 
     async def main():
         threads = EnvThreads(1)
-        runner = EnvRunner(kind, threads, timeout_s=0.5)
+        runner = EnvRunner(kind, threads, timeout_s=1.0)
         try:
             await runner.reset()
             step = asyncio.ensure_future(runner.step(Move()))

@@ -9,7 +9,7 @@ import pytest
 
 from guerdon.errors import TrackerError
 from guerdon.tracking import RewardLogger
-from guerdon.tracking.log import RewardLog
+from guerdon.tracking.log import Cursor, RewardLog
 
 # Trackers that are down
 
@@ -229,6 +229,16 @@ def test_reward_logger_continues_after_its_folder_is_removed(tmp_path, kept):
         logger.log_step(3, 0, 1.0, {})
         assert logger.flush() is True
     assert tracker.steps == [0, 1, 2, 3]
+
+
+def test_reward_logger_flush_is_false_before_its_sender_has_begun(tmp_path, kept, monkeypatch):
+    begun, opened = threading.Event(), Cursor.open
+    monkeypatch.setattr(Cursor, "open", lambda *given: (begun.wait(10), opened(*given))[1])
+    with RewardLogger(kept(), path=tmp_path) as logger:
+        logger.log_step(0, 0, 1.0, {})
+        assert logger.flush(0.1) is False
+        begun.set()
+        assert logger.flush() is True
 
 
 def test_log_step_does_not_wait_for_a_writer_that_failed(tmp_path, kept, monkeypatch):

@@ -245,9 +245,12 @@ def unsent(log: Path, name: str) -> int:
     """Return the number of bytes of a log that a tracker hasn't been sent, from its offset file."""
     try:
         stat = log.stat()
-        inode, offset = _position(Cursor.path(log, name).read_bytes())
     except FileNotFoundError:
         return 0
+    try:
+        inode, offset = _position(Cursor.path(log, name).read_bytes())
+    except FileNotFoundError:  # nothing has been sent yet
+        inode, offset = stat.st_ino, 0
     return max(0, stat.st_size - (offset if inode == stat.st_ino else 0))
 
 

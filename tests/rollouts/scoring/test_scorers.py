@@ -235,7 +235,7 @@ def test_rubric_scorer_fails_a_row_whose_exception_has_no_text(score):
     assert "Mute" in row["error"]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "1", True])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "1", 1j])
 def test_rubric_scorer_fails_a_row_whose_score_is_not_a_number(score, value):
     row = score(Sequential(as_rubric(lambda a, o: value)), "x")
     assert row["score"] is None
