@@ -9,7 +9,7 @@ import time
 import pytest
 
 from guerdon import EnvPool, check_environment
-from guerdon.envs.lock_watch import WatchedThread, lock_watch
+from guerdon.envs.lock_watch import LockWatch, WatchedThread, lock_watch
 from tests.envs.worlds import SOON, Board, Half, Move, World, hold_the_lock, lock_count
 
 LOCK = "held the interpreter lock for"
@@ -140,11 +140,12 @@ def test_lock_watch_works_after_the_thread_of_an_event_loop_has_ended():
 
 
 def test_lock_watch_ends_its_thread_with_the_last_that_it_watches():
-    play(Stops, [1])
-    deadline = time.monotonic() + 6 * SOON  # idle threads of other tests end after 10 s
-    while any(each.name == "guerdon-watch" for each in threading.enumerate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    watch, watched, before = LockWatch(), WatchedThread(), set(threading.enumerate())
+    watch.add(watched)
+    [thread] = set(threading.enumerate()) - before
+    watch.discard(watched)
+    thread.join(SOON)
+    assert not thread.is_alive()
 
 
 @pytest.mark.edge
