@@ -9,24 +9,26 @@ from hypothesis import strategies as st
 
 from guerdon.sandbox.testing.codec import Decoder, Encoder
 from guerdon.sandbox.testing.containers import EMPTY, Containers
+from guerdon.sandbox.testing.link import Link
 from guerdon.sandbox.testing.plain import COMPOSED, CodecError
 
 
-def refuse(coder, value):
-    if isinstance(coder, Decoder):
-        raise CodecError("refused")
-    raise AssertionError(f"{value!r} was not to be exported")
-
-
-class Side:
-    """One of two sides that exchange values."""
+class Side(Link):
+    """One of two sides that exchange plain values."""
 
     def __init__(self, first):
+        super().__init__(-1)
         self.common = Containers(first)
+
+    def export(self, encoder, value):
+        raise AssertionError(f"{value!r} isn't plain")
+
+    def accept(self, decoder, node):
+        raise CodecError("refused")
 
     def sent(self, *values):
         """Return the message with some values, and with what has changed."""
-        encoder = Encoder(refuse, self.common)
+        encoder = Encoder(self)
         encoder.changed(self.common.changed())
         references = [encoder.value(value) for value in values]
         encoder.sent()
@@ -35,7 +37,7 @@ class Side:
     def received(self, message):
         """Return the values of a message."""
         references, nodes = message
-        return Decoder(nodes, refuse, self.common).values(references)
+        return Decoder(self, nodes, []).values(references)
 
 
 def through(value):
@@ -45,7 +47,7 @@ def through(value):
 
 
 def decoder(nodes):
-    return Decoder(nodes, refuse, Containers(1))
+    return Decoder(Side(1), nodes, [])
 
 
 HASHABLE = st.recursive(

@@ -204,13 +204,11 @@ def f(function):
     [
         "{'a': 1}.keys()",
         "{'a': [1]}.items()",
-        "memoryview(b'abc')",
         "array.array('i', [1, -2])",
         "pathlib.Path('x') / 'a.py'",
         "pathlib.PureWindowsPath('x')",
         "types.SimpleNamespace(a=1, b=[2])",
         "types.MappingProxyType({'a': 1})",
-        "collections.ChainMap({'a': 1}, {'b': 2})",
         "datetime.timezone.utc",
         "datetime.timezone(datetime.timedelta(hours=2), 'X')",
     ],

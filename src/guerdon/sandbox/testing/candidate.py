@@ -56,15 +56,15 @@ class Candidate(surroundings.ProgramSurroundings):
         encoder.sent()
         self.send(message | {"loaded": True})
 
-    def own(self, kind: type) -> bool:
-        """Return whether a class has more than the plain value that it derives from."""
+    def form(self, kind: type) -> str:
+        """Return as what objects of a class travel that derives from a plain one."""
         if self._tested is not None and self._tested in plain.mro_of(kind):
-            return True
+            return "object"
         has_more = kind.__module__ == "program" or hasattr(kind, "__members__")
         if hasattr(kind, "_fields"):
             has_more = has_more and _has_methods(kind)
         is_structure = hasattr(kind, "n_sequence_fields")  # such as `time.struct_time`
-        return has_more or is_structure or super().own(kind)
+        return "derived" if has_more or is_structure else super().form(kind)
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what the tests ask for."""
@@ -93,10 +93,11 @@ class Candidate(surroundings.ProgramSurroundings):
         self._given[id(found)] = number
         return found
 
-    def _export(self, encoder: codec.Encoder, value: Any, kinds: list[Any]) -> list[Any]:
+    def export(self, encoder: codec.Encoder, value: Any) -> list[Any]:
+        """Return the node of a value that isn't plain."""
         if id(value) in self._given:
             return ["yours", self._given[id(value)]]
-        return super()._export(encoder, value, kinds)
+        return super().export(encoder, value)
 
     def describe(self, error: BaseException) -> str:
         """Return an error in a line, without the folder, which differs from run to run."""

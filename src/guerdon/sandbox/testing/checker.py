@@ -58,7 +58,6 @@ class Checker(surroundings.TestsSurroundings):
         entry: The proxy of the entry point.
         left: How the program tried to end its process in this test.
         touched: Whether this test has used the program.
-        source: The test's text.
         swallowed: A failed assertion that the program has received and not raised again.
     """
 
@@ -69,20 +68,15 @@ class Checker(surroundings.TestsSurroundings):
     ) -> None:
         super().__init__(descriptor)
         self.left = ""
-        self.source = ""
         self.entry: remote.Remote | None = None
         self.touched = False
         self.swallowed: BaseException | None = None
-        remote._links.append(self)
         self._entry_point = entry_point
         self._is_class = is_class
         self._heard: Callable[[], None] | None = heard
         self._keeping = keeping.Keeping(super().operate)
         self._entry_class: type | None = None  # that of an entry point that is an exception class
         self._owners: dict[int, remote.Remote] = {}
-        self._tables: dict[int, Any] = {}  # the objects whose attributes the program has
-        self._others: Any = None  # the task in which those of the program proceed
-        self._tested: set[int] = set()  # the classes that the tests derive from the tested one
         self._resuming: set[int] = set()  # the methods of generators that resume them
 
     def loaded(self) -> dict[str, Any]:
@@ -156,49 +150,47 @@ class Checker(surroundings.TestsSurroundings):
                 self.swallowed = None
             raise
 
+    def begin(self) -> None:
+        """Forget what the program did before a test."""
+        self.left, self.swallowed = "", None
+
+    def fault(self) -> str | None:
+        """Return what the program did in a test that makes it fail in any case."""
+        if self.broken:
+            self.lose(self.broken)  # even if the test has caught it
+        if self.swallowed is not None:
+            return "the program has caught a failed assertion of the test"
+        return self.left or None
+
     def failed(self, error: BaseException) -> None:
         """Remember an assertion that failed in a function that the program has called."""
         if isinstance(error, AssertionError) and self.swallowed is None:
             self.swallowed = error
 
-    def call(
-        self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any], name: str = ""
-    ) -> Any:
-        """Call an object of the program, or its method of a name."""
+    def call(self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call an object of the program."""
         number = target._guerdon_number
         touched = [each for each in (*args, *kwargs.values()) if remote.is_remote(each)]
         self._keeping.forget(target, self._owners.get(number, target), *touched)
-        result = super().call(target, args, kwargs, name)
-        return self._mark(result, self._makes(target, name))
-
-    def derive(
-        self, base: remote.Remote, name: str, bases: Any, items: Any, named: dict[str, Any]
-    ) -> Any:
-        """Derive a class of the tests from one of the program."""
-        made = super().derive(base, name, bases, items, named)
-        if base is self.entry or base._guerdon_number in self._tested:
-            self._tested.add(made._guerdon_number)
-        return made
+        result = super().call(target, args, kwargs)
+        return self._mark(result, self._makes(target))
 
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the program."""
         result = super().attribute(target, name)
-        is_method = isinstance(result, remote.Method)
-        if not is_method and not remote.is_remote(result):
+        if not remote.is_remote(result):
             return result
-        is_asked = name in keeping.QUERIES and (is_method or callable(result))
+        is_asked = name in keeping.QUERIES and callable(result)
         is_class = target is self.entry and self._is_class
         if is_asked and target._guerdon_made < remote.CALLED and not is_class:
             raise TypeError(
                 f"the program returned an object of its class {type(target).__name__!r} where a "
                 f"plain value was expected: its method {name!r} isn't called"
             )
-        if is_method:
-            return result
         self._owners[result._guerdon_number] = target
         if name in RESUMED and hasattr(type(target), "__next__"):
             self._resuming.add(result._guerdon_number)
-        return self._mark(result, self._makes(target, name))
+        return self._mark(result, self._makes(target))
 
     def operate(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
         """Call a special method of an object of the program.
@@ -235,27 +227,15 @@ class Checker(surroundings.TestsSurroundings):
         """Return whether an error in a ``with`` block of the program's fails the test anyway."""
         return isinstance(error, AssertionError) or _skips_assertion(trace, self.source)
 
-    def others(self) -> None:
-        """Let the tasks of the program proceed while the tests wait for something else."""
-        from asyncio import get_running_loop, sleep
-
-        async def proceed() -> None:
-            while self.ask("turn", None, "", (0, False))[2]:
-                await sleep(link.TURN)
-
-        loop = get_running_loop()
-        if self._others is None or self._others.done() or self._others.get_loop() is not loop:
-            self._others = loop.create_task(proceed())
-
     def contains(self, target: remote.Remote, sought: Any) -> bool:
         """Return whether an object of the program that can only be iterated has a value."""
         if target._guerdon_made == remote.CALLED:
             return super().contains(target, sought)
         return self._keeping.contains(target, sought)
 
-    def _makes(self, target: remote.Remote, name: str) -> int:
+    def _makes(self, target: remote.Remote) -> int:
         """Return what an object's results count as: made by the tests, or not."""
-        if target is self.entry or target._guerdon_number in self._tested:
+        if target is self.entry:
             return remote.CALLED if self._is_class else 0
         owner = self._owners.get(target._guerdon_number)
         if owner is not None and owner is self.entry and self._is_class:
@@ -292,33 +272,27 @@ class Checker(surroundings.TestsSurroundings):
 
     def refill(self, value: Any, new: Any) -> None:
         """Change a container as the program did, but no callable attribute of an object."""
-        owner = self._tables.get(id(value))
-        if owner is not None:
-            for name, item in new.items():
-                tables = [value, *map(vars, plain.mro_of(type(owner)))]
-                old = next((each[name] for each in tables if name in each), None)
-                is_data = not (name.startswith("_") or callable(item) or callable(old))
-                plain.expect(is_data or old is item, "a changed method")
         if not isinstance(value, containers.CONTAINERS):
             for name, item in containers.state(value).items():
                 plain.expect(not callable(item) or new.get(name) is item, "a changed method")
         super().refill(value, new)
 
-    def _export(self, encoder: codec.Encoder, value: Any, kinds: list[Any]) -> list[Any]:
+    def export(self, encoder: codec.Encoder, value: Any) -> list[Any]:
+        """Return the node of a value that isn't plain."""
         if remote.is_remote(value):
-            return super()._export(encoder, value, kinds)
+            return super().export(encoder, value)
         if isinstance(value, type) and value in self.shared.kinds:
             return ["global", "program", value.__name__, self.number(value)]
         found = reach.global_of(value)
         if found is not None:
             return ["global", *found, self.number(value)]
-        return super()._export(encoder, value, kinds)
+        return super().export(encoder, value)
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what the program asked if it is permitted."""
         permitted: dict[str, Callable[[], Any]] = {
             "do": lambda: name in self.kind_of(target)[1],
-            "call": lambda: reach.may_read(target, name) if name else reach.may_call(target),
+            "call": lambda: reach.may_call(target),
             "get": lambda: reach.may_read(target, name),
             "set": lambda: reach.may_change(target, name),
             "del": lambda: reach.may_change(target, name),
@@ -327,8 +301,8 @@ class Checker(surroundings.TestsSurroundings):
         if what not in permitted or not permitted[what]():
             kind = type(target).__name__
             raise AttributeError(f"{kind!r} object has no {name or what!r} for the program")
-        if name == "__dict__":
-            self._tables[id(vars(target))] = target
+        if what == "get" and name == "__dict__":
+            return dict(vars(target))  # a copy: the program changes attributes one by one
         return super().perform(what, target, name, args, kwargs)
 
     # What the program's objects don't decide -----------------------------------------------------

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from . import containers, plain, remote
-from .shared import Shared
 
 __all__ = ["Decoder", "Encoder", "index_of"]
 
@@ -59,40 +58,21 @@ class Encoder:
     """Turns values into nodes.
 
     Args:
-        export: Returns the node of an object that has no plain value, with its parts encoded by
-            this encoder.
-        common: The containers that the other side has, too.
-        guard: Raises for dictionaries that may not be sent.
-        shared: The classes that the other side has, too.
-        own: Returns whether objects of a class have more than the value of the class from which
-            it derives.
-        copies: Whether values of the standard library that can be changed travel as copies.
+        link: The `Link` over which they go. It has the containers and the classes that the other
+            side has, too, and exports what is no plain value.
 
     Attributes:
         nodes: The table.
-        derived: The numbers of containers of classes of this side, with their exports.
+        kinds: What the other side receives about the classes of the objects that are exported.
     """
 
-    def __init__(
-        self,
-        export: Callable[[Encoder, Any], list[Any]],
-        common: containers.Containers,
-        *,
-        guard: Callable[[Any], None] = lambda table: None,
-        shared: Shared | None = None,
-        own: Callable[[type], bool] = lambda kind: False,
-        copies: bool = False,
-    ) -> None:
-        self._export = export
-        self._common = common
-        self._guard = guard
-        self._shared = shared or Shared()
-        self._own = own
-        self._copies = copies
+    def __init__(self, link: Any) -> None:
+        self._link = link
+        self._common, self._shared = link.common, link.shared
         self.nodes: list[Any] = []
+        self.kinds: list[Any] = []
         self._objects: list[Any] = []
         self._numbers: dict[int, int] = {}  # of nodes
-        self.derived: list[Any] = []
         self._sent: list[tuple[int, Any]] = []
         self._done = 0
 
@@ -130,7 +110,7 @@ class Encoder:
         if kind not in _EXACT and kind not in plain.ATOMS and kind not in self._shared.kinds:
             mro = plain.mro_of(kind)
             base = next((base for base in _CONVERTED if base in mro), None)
-            if base is not None and not self._own(kind):
+            if base is not None and not self._link.form(kind):
                 value, kind = _CONVERTED[base](value), base
             elif kind.__module__ == "numpy" and getattr(value, "shape", None) == ():
                 value = value.item()  # a number of numpy
@@ -181,14 +161,13 @@ class Encoder:
 
     def _own_node(self, value: Any, kind: type, base: Any) -> list[Any] | None:
         """Return the node of a value that has more than the plain one from which it derives."""
-        if base is kind or not self._own(kind):
-            return None
-        export = self._export(self, value)
-        if base not in _CONTENTS:
+        form = "" if base is kind else self._link.form(kind)
+        if form == "object":
+            return self._link.export(self, value)
+        if form == "derived" and base in _PLAIN:
+            export = self._link.export(self, value)
             return ["derived", export, [self.reference(_PLAIN[base](value))]]
-        node = self._container(value, base.__name__, _CONTENTS[base](self, value, base))
-        self.derived.append([node[1], export])
-        return node
+        return None
 
     def _other_node(self, value: Any, kind: type) -> list[Any]:
         if (name := plain.NAMED.get(id(value))) is not None:
@@ -196,9 +175,9 @@ class Encoder:
         if containers.is_array(value):
             data = [value.tobytes().hex(), value.dtype.str, list(value.shape)]
             return self._container(value, "ndarray", data)
-        if (parts := plain.parts_of(value, kind, copies=self._copies)) is not None:
+        if (parts := plain.parts_of(value, kind, copies=self._link.copies)) is not None:
             return [parts[0], self.references(parts[1])]
-        return self._export(self, value)
+        return self._link.export(self, value)
 
     def _container(self, value: Any, tag: str, data: list[Any]) -> list[Any]:
         number = self._common.number(value)
@@ -235,7 +214,7 @@ class Encoder:
         return [items, value.maxlen] if kind is deque else [items]
 
     def _mapping(self, value: Any, kind: type) -> list[Any]:
-        self._guard(value)
+        self._link.guard(value)
         own = containers.kind_of_mapping(value)
         pairs = [self.references(own.keys(value)), self.references(own.values(value))]
         return [*pairs, self.reference(value.default_factory)] if kind is defaultdict else pairs
@@ -274,34 +253,21 @@ class Decoder:
     """Makes values of nodes, and rejects invalid ones.
 
     Args:
+        link: The `Link` over which they came. It accepts the nodes of what is no plain value.
         nodes: The table, as JSON gave it.
-        accept: Returns the object of a node that is no plain value, given the decoder.
-        common: The containers that both sides have.
-        shared: The classes that the other side has, too.
-        derived: The nodes of containers of classes of the other side, by their numbers.
-        refill: Changes a container as the other side has changed its copy.
+        kinds: What the other side has sent about the classes of the objects that it exports.
 
     Raises:
         CodecError: The table is invalid.
     """
 
-    def __init__(
-        self,
-        nodes: Any,
-        accept: Callable[[Decoder, list[Any]], Any],
-        common: containers.Containers,
-        *,
-        shared: Shared | None = None,
-        derived: Any = (),
-        refill: Callable[[Any, Any], None] = containers.refill,
-    ) -> None:
+    def __init__(self, link: Any, nodes: Any, kinds: Any) -> None:
         plain.expect(type(nodes) is list and all(map(_is_node, nodes)), "an invalid table of nodes")
+        plain.expect(type(kinds) is list, "an invalid table of classes")
+        self.kinds: list[Any] = kinds
         self._nodes: list[list[Any]] = nodes
-        self._accept = accept
-        self._common = common
-        self._shared = shared or Shared()
-        self._derived = dict(derived)
-        self._refill = refill
+        self._link = link
+        self._common, self._shared = link.common, link.shared
         self._objects: list[Any] = [None] * len(nodes)
         self._depths: list[int] = [0] * len(nodes)  # 0: not made yet; -1: being made
         try:
@@ -324,7 +290,7 @@ class Decoder:
             value = found[data[0]]
             if tag == "defaultdict":
                 value.default_factory = self.value(data[3])
-            self._refill(value, self._contents(tag, data))
+            self._link.refill(value, self._contents(tag, data))
         for number, value in found.items():
             self._common.place(number, value)
 
@@ -347,11 +313,7 @@ class Decoder:
             return self._shared.blank(data[-1])
         if tag == "ndarray":
             return containers.new_array(data[2], data[3])
-        value = deque(maxlen=data[2]) if tag == "deque" else containers.EMPTY[tag]()
-        export = self._derived.get(data[0])
-        if export is None:
-            return value
-        return remote.derived(value, self._accept(self, export))
+        return deque(maxlen=data[2]) if tag == "deque" else containers.EMPTY[tag]()
 
     def _contents(self, tag: str, data: list[Any]) -> Any:
         if tag in ("bytearray", "ndarray"):
@@ -420,12 +382,11 @@ class Decoder:
             return plain.COMPOSED[tag](self.values(*data))
         if tag in _FIXED:
             return _FIXED[tag](self, *data)
-        return self._accept(self, [tag, *data])
+        return self._link.accept(self, [tag, *data])
 
     def _derived_value(self, export: Any, base: Any) -> Any:
         [value] = self.values(base)
-        handle = self._accept(self, export)
-        return handle if export[0] == "yours" else remote.derived(value, handle)
+        return remote.derived(value, self._link.accept(self, export))
 
 
 #: What makes a value that can't be changed of the data of its node, by its tag.

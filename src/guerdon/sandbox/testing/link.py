@@ -15,7 +15,6 @@ import json
 import sys
 from _thread import RLock
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from os import read, urandom, write
 from types import MethodType, SimpleNamespace
 from typing import Any, NoReturn
@@ -138,16 +137,12 @@ class Link:
 
     # Asking --------------------------------------------------------------------------------------
 
-    def call(
-        self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any], name: str = ""
-    ) -> Any:
-        """Call an object of the other process, or its method of a name."""
-        return self.ask("call", target, name, args, kwargs)
+    def call(self, target: remote.Remote, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call an object of the other process."""
+        return self.ask("call", target, "", args, kwargs)
 
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the other process."""
-        if name in target._guerdon_methods:
-            return remote.Method(target, name)
         return self.ask("get", target, name)
 
     def operate(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
@@ -157,12 +152,6 @@ class Link:
     def contains(self, target: remote.Remote, sought: Any) -> bool:
         """Return whether an object of the other process that can only be iterated has a value."""
         return any(each is sought or each == sought for each in iter(target))
-
-    def derive(
-        self, base: remote.Remote, name: str, bases: Any, items: Any, named: dict[str, Any]
-    ) -> Any:
-        """Return a class that the other process derives from its own."""
-        return self.ask("derive", base, name, (bases, items), named)
 
     def ask(
         self,
@@ -286,7 +275,7 @@ class Link:
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what was asked."""
         if what == "call":
-            return (getattr(target, name) if name else target)(*args, **kwargs)
+            return target(*args, **kwargs)
         if what == "get" and name in remote.SIGNATURE:
             return self.signature(target, name)
         if what in _ACTIONS:
@@ -319,9 +308,7 @@ class Link:
         answer = self.operate(target, name, args)
         turns, cancel = 0, False
         while type(answer) is tuple:
-            is_done, result, others = answer
-            if others:
-                self.others()
+            is_done, result = answer
             if is_done:
                 return result
             try:
@@ -332,9 +319,6 @@ class Link:
             answer = self.ask("turn", None, "", (result, cancel))
         return answer
 
-    def others(self) -> None:
-        """Take note that the other process has tasks that nothing waits for."""
-
     def _begin(self, value: Any) -> Any:
         """Begin to await a value."""
         loop = self._event_loop()
@@ -343,20 +327,17 @@ class Link:
         return self._turn(token, False)
 
     def _turn(self, token: int, cancel: bool) -> Any:
-        """Return whether a task is done, its result or number, and whether there are others."""
-        from asyncio import all_tasks
-
+        """Return whether a task is done, and its result or number."""
         loop, task = self._event_loop(), self._tasks.get(token)
         if task is not None and cancel:
             task.cancel()
         if not loop.is_running():
             loop.call_soon(loop.stop)
             loop.run_forever()
-        others = not all_tasks(loop) <= {*self._tasks.values()}
         if task is None or not task.done():
-            return False, token, others
+            return False, token
         del self._tasks[token]
-        return True, task.result(), others
+        return True, task.result()
 
     def _event_loop(self) -> Any:
         from asyncio import events
@@ -378,17 +359,8 @@ class Link:
 
     def _message(self) -> tuple[dict[str, Any], codec.Encoder]:
         """Return a message with what has changed on this side since the last one."""
-        kinds: list[Any] = []
-        encoder = codec.Encoder(
-            lambda encoder, value: self._export(encoder, value, kinds),
-            self.common,
-            guard=self.guard,
-            shared=self.shared,
-            own=self.own,
-            copies=self.copies,
-        )
-        message: dict[str, Any] = {"kinds": kinds, "nodes": encoder.nodes}
-        message["derived"] = encoder.derived
+        encoder = codec.Encoder(self)
+        message: dict[str, Any] = {"nodes": encoder.nodes, "kinds": encoder.kinds}
         if gone := self.common.gone():
             message["gone"] = gone
         encoder.changed(self.common.changed())
@@ -401,23 +373,25 @@ class Link:
     def received(self, message: dict[str, Any], decoder: codec.Decoder) -> None:
         """Change on this side what else has changed on the other one."""
 
-    def _export(self, encoder: codec.Encoder, value: Any, kinds: list[Any]) -> list[Any]:
+    def export(self, encoder: codec.Encoder, value: Any) -> list[Any]:
+        """Return the node of a value that isn't plain."""
         handle = remote.handle_of(value)
         if handle is not None:
             return ["yours", handle._guerdon_number]
         if (node := self._errors.node(encoder, value)) is not None:
             return node
         kind = self.kind_of(value)
-        if kind not in kinds:
-            kinds.append(kind)
-        return ["mine", self.number(value), kinds.index(kind)]
+        if kind not in encoder.kinds:
+            encoder.kinds.append(kind)
+        return ["mine", self.number(value), encoder.kinds.index(kind)]
 
-    def own(self, kind: type) -> bool:
-        """Return whether objects of a class have more than the plain value that they derive from.
+    def form(self, kind: type) -> str:
+        """Return as what objects of a class travel that derives from a plain one.
 
-        Such as attributes and methods; they are asked for when they are used.
+        ``object`` as objects; ``derived`` as the plain value with the attributes that it lacks;
+        empty as the plain value.
         """
-        return "_guerdon_derived" in vars(kind)
+        return "object" if remote.is_derived(kind) else ""
 
     def kind_of(self, value: Any) -> list[Any]:
         """Return what the other side receives about an object's class."""
@@ -450,50 +424,36 @@ class Link:
         return number
 
     def _decoder(self, message: dict[str, Any]) -> codec.Decoder:
-        kinds = _list(message, "kinds")
-
-        def accept(decoder: codec.Decoder, node: list[Any]) -> Any:
-            if node[0] == "yours":
-                return self._exported[codec.index_of(node[1], self._exported)]
-            if node[0] == "global":
-                return self.named(*node[1:])
-            if node[0] in ("error", "errors"):
-                return self._errors.accept(decoder, *node)
-            plain.expect(node[0] == "mine", "an unknown tag")
-            found = self.remote(node[1], kinds[codec.index_of(node[2], kinds)])
-            # A coroutine of this process: event loops accept no other.
-            return _awaiting(found) if type(found).__name__ == "coroutine" else found
-
-        decoder = codec.Decoder(
-            message.get("nodes"),
-            accept,
-            self.common,
-            shared=self.shared,
-            derived=_list(message, "derived"),
-            refill=self.refill,
-        )
+        decoder = codec.Decoder(self, message.get("nodes"), message.get("kinds"))
         self.common.forget(message.get("gone", ()))
         return decoder
+
+    def accept(self, decoder: codec.Decoder, node: list[Any]) -> Any:
+        """Return the value of a node that isn't plain."""
+        tag, *data = node
+        if tag == "yours":
+            return self._exported[codec.index_of(data[0], self._exported)]
+        if tag == "global":
+            return self.named(*data)
+        if tag in ("error", "errors"):
+            return self._errors.accept(decoder, *node)
+        plain.expect(tag == "mine", "an unknown tag")
+        found = self.remote(data[0], decoder.kinds[codec.index_of(data[1], decoder.kinds)])
+        # A coroutine of this process: event loops accept no other.
+        return _awaiting(found) if type(found).__name__ == "coroutine" else found
 
     def remote(self, number: Any, kind: Any) -> remote.Remote:
         """Return the object of a number of the other side."""
         found = self._remotes.get(number)
         if found is None:
-            name, methods, public, *bases = kind
+            name, methods, bases = kind
             is_kind = type(number) is int and type(name) is str and len(name) <= 100
             plain.expect(is_kind, "an object without a class")
             plain.expect(remote.FORWARDED.issuperset(methods), "an object with unknown methods")
-            where = tuple((str(module), str(each)) for module, each in [*bases, []][0])
-            made = remote.remote_class(name, frozenset(methods), frozenset(public), where)
+            where = tuple((str(module), str(each)) for module, each in bases)
+            made = remote.remote_class(name, frozenset(methods), where)
             found = self._remotes[number] = made(self, number)
         return found
-
-
-def _library(target: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """Call a function of the standard library."""
-    module, _, function = name.rpartition(".")
-    given = args if target is None else (target, *args)
-    return getattr(import_module(module), function)(*given, **kwargs)
 
 
 _ACTIONS: dict[str, Callable[[Any, str, Any, Any], Any]] = {
@@ -501,9 +461,6 @@ _ACTIONS: dict[str, Callable[[Any, str, Any, Any], Any]] = {
     "set": lambda target, name, args, kwargs: setattr(target, name, *args),
     "del": lambda target, name, args, kwargs: delattr(target, name),
     "copy": lambda target, name, args, kwargs: getattr(copy, name)(target),
-    "super": lambda target, name, args, kwargs: super(target, *args),
-    "derive": lambda target, name, args, kwargs: remote.derive(args[0], name, args[1], kwargs),
-    "library": _library,
 }
 _CODE = (
     *("argcount", "cellvars", "firstlineno", "flags", "kwonlyargcount", "name", "nlocals"),
@@ -525,9 +482,3 @@ def _special(target: Any, name: str) -> Any:
 
 async def _awaiting(value: Any) -> Any:
     return await value
-
-
-def _list(message: dict[str, Any], key: str) -> list[Any]:
-    value: Any = message.get(key)
-    plain.expect(type(value) is list, f"a message without {key}")
-    return list(value)

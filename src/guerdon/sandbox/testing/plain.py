@@ -6,8 +6,9 @@ Runs inside a sandbox too, so it imports only from the standard library, and lit
 from __future__ import annotations
 
 import builtins
-from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
+from functools import partial
 from gc import get_referents
 from importlib import import_module
 from operator import index
@@ -96,6 +97,12 @@ def _text(value: Any) -> list[Any]:
     return [str(value)]
 
 
+def _markup(value: Any) -> list[Any]:
+    from xml.etree import ElementTree
+
+    return [ElementTree.tostring(value, "unicode")]
+
+
 def _moment(value: Any) -> list[Any] | None:
     zone = value.tzinfo
     if zone is not None and type(zone).__module__ not in ("datetime", "zoneinfo"):
@@ -103,16 +110,10 @@ def _moment(value: Any) -> list[Any] | None:
     return [value.replace(tzinfo=None).isoformat(), value.fold, zone]
 
 
-def _element(value: Any) -> list[Any]:
-    from xml.etree import ElementTree
-
-    return [ElementTree.tostring(value, "unicode")]
-
-
 def _viewed(value: Any) -> list[Any]:
     """Return the dictionary that is viewed, which keeps its identity: a view changes with it."""
     [found] = get_referents(value)
-    return [found if isinstance(found, dict) else dict(value)]
+    return [found if type(found) in MAPPINGS else dict(found)]
 
 
 #: By module and name of a class, what its values are made of; None if such a value doesn't travel.
@@ -135,7 +136,7 @@ _PARTS: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
     ("pathlib", "PurePosixPath"): _text,
     ("pathlib", "PureWindowsPath"): _text,
     ("uuid", "UUID"): _text,
-    ("xml", "Element"): _element,
+    ("xml", "Element"): _markup,
     ("zoneinfo", "ZoneInfo"): _text,
 }
 #: Those of which the tests receive copies. What the tests pass to the program stays theirs.
@@ -145,12 +146,6 @@ _COPIED: dict[tuple[str, str], Callable[[Any], list[Any] | None]] = {
     ("builtins", "dict_keys"): _viewed,
     ("builtins", "dict_values"): _viewed,
     ("builtins", "mappingproxy"): _viewed,
-    ("builtins", "memoryview"): lambda value: (
-        [value.tobytes()] if (value.ndim, value.format) == (1, "B") else None
-    ),
-    ("collections", "ChainMap"): lambda value: (
-        value.maps if all(isinstance(each, dict) for each in value.maps) else None
-    ),
     ("types", "SimpleNamespace"): lambda value: [tuple(vars(value)), *vars(value).values()],
 }
 _MODULES = {name: module for module, name in (*_PARTS, *_COPIED)}
@@ -176,6 +171,8 @@ def _construct(name: str, parts: list[Any]) -> Any:
         kind = type(part)
         is_plain = kind in ATOMS or kind is bytes or kind.__module__ in ("datetime", "zoneinfo")
         expect(is_plain or name == "slice", "a value of parts that aren't plain")
+    if name == "Element":
+        return import_module("xml.etree.ElementTree").fromstring(*parts)
     made: Any = getattr(import_module(_MODULES[name]), name)
     if name == "Fraction":
         return made(*map(index, parts))
@@ -185,15 +182,9 @@ def _construct(name: str, parts: list[Any]) -> Any:
     return made(*parts)
 
 
-def _parsed(parts: list[Any]) -> Any:
-    from xml.etree import ElementTree
-
-    return ElementTree.fromstring(*parts)
-
-
-def _mappings(kind: Any, maps: list[Any]) -> Any:
-    expect(all(isinstance(each, dict) for each in maps), "a value that is no mapping")
-    return kind(*maps)
+def _view(read: Callable[[Any], Any], viewed: list[Any]) -> Any:
+    expect(type(viewed[0]) in MAPPINGS, "a value that is no mapping")
+    return read(*viewed)
 
 
 def _namespace(parts: list[Any]) -> Any:
@@ -219,14 +210,12 @@ _namedtuples: dict[Any, Any] = {}
 #: What makes a value of a list of values, by the tag of its node.
 COMPOSED: dict[str, Callable[[list[Any]], Any]] = {
     **{name: lambda parts, name=name: _construct(name, parts) for name in _MODULES},  # type: ignore[misc]
-    "Element": _parsed,
-    "ChainMap": lambda maps: _mappings(ChainMap, maps),
     "SimpleNamespace": _namespace,
-    "dict_items": lambda maps: _mappings(dict.items, maps),
-    "dict_keys": lambda maps: _mappings(dict.keys, maps),
-    "dict_values": lambda maps: _mappings(dict.values, maps),
+    "dict_items": partial(_view, dict.items),
+    "dict_keys": partial(_view, dict.keys),
+    "dict_values": partial(_view, dict.values),
     "frozenset": frozenset,
-    "mappingproxy": lambda maps: _mappings(MappingProxyType, maps),
+    "mappingproxy": partial(_view, MappingProxyType),
     "namedtuple": _namedtuple,
     "tuple": tuple,
 }

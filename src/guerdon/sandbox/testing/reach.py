@@ -13,7 +13,6 @@ from types import (
     CodeType,
     FrameType,
     FunctionType,
-    MemberDescriptorType,
     MethodDescriptorType,
     MethodWrapperType,
     ModuleType,
@@ -22,7 +21,7 @@ from types import (
 )
 from typing import Any
 
-from . import plain, remote
+from . import containers, plain, remote
 
 __all__ = [
     "audit",
@@ -67,7 +66,6 @@ _PICKLED = {("builtins", name) for name in plain.NAMES} | {
     *(("collections", name) for name in ("OrderedDict", "defaultdict", "deque")),
     *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
     ("decimal", "Decimal"),
-    (remote.__name__, "_unpickled"),  # the program itself makes the object
 }
 #: Those of their classes whose objects the program may change.
 _CHANGED = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
@@ -141,12 +139,10 @@ def may_read(value: Any, name: str) -> bool:
     if name in _DESCRIPTIONS:
         text = getattr(value, name, None) if callable(value) else ()
         return text is None or type(text) is str
-    kind = value if _is_own_class(value) else type(value)
     if name == "__dict__":
-        private = [each for each in getattr(value, name, ()) if each.startswith("_")]
-        return _is_own_class(type(value)) and all((id(value), each) in _added for each in private)
-    if (id(value), name) in _added:
-        return True
+        private = any(each.startswith("_") for each in getattr(value, name, ()))
+        return _is_own_class(type(value)) and not private
+    kind = value if _is_own_class(value) else type(value)
     if not (_is_open(value) or kind is value) or name.startswith("_") or name in _SETTERS:
         return False
     # A class of the tests may derive from one whose methods would do something for the program.
@@ -159,34 +155,14 @@ def may_change(value: Any, name: str) -> bool:
 
     Callables decide whether a test passes: the program could replace them by its own.
     """
-    where = (type(value).__module__, type(value).__name__)
-    if _is_own_class(value):
-        is_usual = not name.startswith("_") or name in ("__repr__", "__str__")
-        return is_usual and not any(name in vars(each) for each in value.__mro__[:-1])
-    is_private = name.startswith("_") and not name.startswith("__")
-    if where[0] == "tests" and is_private and not hasattr(value, name):
-        _added[id(value), name] = value
-    if (id(value), name) in _added:
-        return True
-    filled = where[0] in ("tests", "unittest.mock") or where in _CHANGED
-    if not _is_open(value) or name.startswith("_") or not filled:
+    kind = type(value)
+    where = (kind.__module__, kind.__name__)
+    if where[0] not in ("tests", "unittest.mock") and where not in _CHANGED:
         return False
-    for each in plain.mro_of(type(value)):
-        own = vars(each)
-        if name in own:
-            if isinstance(own[name], property):
-                return own[name].fset is not None
-            if not isinstance(own[name], MemberDescriptorType):
-                return not callable(own[name]) and not hasattr(type(own[name]), "__get__")
-            break
-    try:
-        return not callable(object.__getattribute__(value, name))
-    except AttributeError:
-        return True
-
-
-#: Private attributes that the program has added to objects of the tests, with these.
-_added: dict[tuple[int, str], Any] = {}
+    own = next((vars(each)[name] for each in plain.mro_of(kind) if name in vars(each)), None)
+    if isinstance(own, property) and not name.startswith("_"):
+        return own.fset is not None
+    return containers.is_data(kind, name) and not callable(containers.state(value).get(name))
 
 
 def _is_own_class(value: Any) -> bool:

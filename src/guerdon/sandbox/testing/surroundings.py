@@ -10,19 +10,18 @@ Runs inside a sandbox too, so it imports only from the standard library, and lit
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from os import chdir, getcwd
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
-from . import codec, link, remote
+from . import codec, link
 
 __all__ = ["ENVIRON", "ProgramSurroundings", "TestsSurroundings"]
 
@@ -31,12 +30,6 @@ STREAMS = ("stdout", "stderr")
 GIVEN = ("stdin", "argv")  # what the tests set in `sys`
 #: Functions that set a seed: called by a test, they are called in the program's process, too.
 SEEDS = (("random", "seed"), ("random", "setstate"), ("numpy.random", "seed"))
-#: Functions that read an object: called by a test with one of the program, they are called there.
-READERS = {
-    "dataclasses": ("asdict", "astuple", "fields", "is_dataclass", "replace"),
-    "inspect": ("getmembers", "signature"),
-    "typing": ("get_type_hints",),
-}
 MISSING = object()
 WATCHED = "_guerdon_watched"  # an attribute of functions that are followed already
 
@@ -65,14 +58,19 @@ class _Both(link.Link):
 
 
 class TestsSurroundings(_Both):
-    """What the tests' side sends."""
+    """What the tests' side sends.
+
+    Attributes:
+        source: The text of the present test.
+    """
+
+    source = ""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._original = {name: getattr(sys, name) for name in (*STREAMS, *GIVEN)}
         self._given = {name: self._original[name] for name in GIVEN}
         self._captured: list[str] = []
-        self._assigned: dict[tuple[str, str], list[Any]] = {}  # what was there, and what is
         self._pending: list[tuple[str, str, str, Any]] = []
         self.on_builtin: Callable[[str, Any], None] = lambda name, value: None
 
@@ -82,19 +80,13 @@ class TestsSurroundings(_Both):
         Args:
             source: The test. What it doesn't name isn't imported.
         """
+        self.source = source
         if "mock" in source:
             self._watch_patches()
-        self._assigned = dict(_assigned(ast.parse(source)))
-        if "logging" in source or "assertLogs" in source:
-            self._pending.append(("", "", "logged", None))
         for module, name in SEEDS:
             if module.partition(".")[0] in source:
                 with contextlib.suppress(ImportError):
                     self._watch_seed(__import__(module, fromlist=[name]), name)
-        for module, names in READERS.items():
-            for name in names:
-                if module in source and name in source:
-                    self._watch_reader(importlib.import_module(module), name)
 
     def _watch_patches(self) -> None:
         from unittest import mock
@@ -144,20 +136,6 @@ class TestsSurroundings(_Both):
         seeded.__dict__[WATCHED] = True
         setattr(module, name, seeded)
 
-    def _watch_reader(self, module: ModuleType, name: str) -> None:
-        reader = getattr(module, name)
-        if hasattr(reader, WATCHED):
-            return
-
-        def read(target: Any, *args: Any, **kwargs: Any) -> Any:
-            handle = remote.handle_of(target)
-            if handle is None or isinstance(target, FunctionType):
-                return reader(target, *args, **kwargs)
-            return self.ask("library", handle, f"{module.__name__}.{name}", args, kwargs)
-
-        read.__dict__[WATCHED] = True
-        setattr(module, name, read)
-
     def sending(self, message: dict[str, Any], encoder: codec.Encoder) -> None:
         """Add the patches, seeds, streams and arguments that have changed."""
         super().sending(message, encoder)
@@ -167,12 +145,6 @@ class TestsSurroundings(_Both):
                 self._given[name] = value
                 is_restored = value is self._original[name]
                 self._pending.append(("sys", "", name, MISSING if is_restored else value))
-        for (module, name), known in self._assigned.items():
-            value = vars(sys.modules[module]).get(name, MISSING)
-            if value is not known[-1]:
-                known[1:] = [value]
-                is_restored = value is known[0]
-                self._pending.append((module, "", name, MISSING if is_restored else value))
         captured = [name for name in STREAMS if getattr(sys, name) is not self._original[name]]
         if captured != self._captured:
             self._captured = message["captured"] = captured
@@ -193,35 +165,6 @@ class TestsSurroundings(_Both):
             found = decoder.value(warning)
             if isinstance(found, Warning):
                 warnings.warn_explicit(found, None, str(filename), int(line))
-        for level, record in message.get("logged", ()):
-            _log(level, decoder.value(record))
-
-
-def _assigned(tree: ast.AST) -> Iterator[tuple[tuple[str, str], list[Any]]]:
-    """Yield what a test assigns in modules that it imports, such as ``time.time = lambda: 0``."""
-    nodes = list(ast.walk(tree))
-    imports = [each for each in nodes if isinstance(each, ast.Import)]
-    modules = {name.asname or name.name: name.name for each in imports for name in each.names}
-    for each in nodes:
-        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
-            module = modules.get(ast.unparse(each.value), "sys")
-            if module != "sys" and module in sys.stdlib_module_names:
-                found = vars(importlib.import_module(module)).get(each.attr, MISSING)
-                yield (module, each.attr), [found]
-
-
-def _log(level: Any, state: Any) -> None:
-    """Log what the program has logged, in a logger that has its level."""
-    import logging
-
-    if type(state) is not dict or type(level) is not int:
-        return
-    record = logging.makeLogRecord(state)
-    logger = logging.getLogger(record.name)
-    if not logger.level:
-        logger.setLevel(level)
-    if logger.isEnabledFor(record.levelno):
-        logger.handle(record)
 
 
 class ProgramSurroundings(_Both):
@@ -233,25 +176,6 @@ class ProgramSurroundings(_Both):
         self._replaced: dict[tuple[str, str, str], Any] = {}
         self._printed: list[list[str]] = []
         self._warned: list[Any] = []
-        self._logged: list[Any] = []
-        self._watches_logs = False
-
-    def watch_logs(self) -> None:
-        """Send what is logged: the tests' levels and handlers choose among it."""
-        import logging
-
-        is_enabled, handle = logging.Logger.isEnabledFor, logging.Logger.handle
-
-        def handled(logger: Any, record: Any) -> None:
-            state = vars(record) | {"msg": record.getMessage(), "args": None}
-            if state["exc_info"]:
-                state["exc_info"] = (*state["exc_info"][:2], None)
-            self._logged.append((logger.level, state))
-            if is_enabled(logger, record.levelno):
-                handle(logger, record)
-
-        kind: Any = logging.Logger
-        kind.isEnabledFor, kind.handle = lambda logger, level: True, handled
 
     def watch_warnings(self) -> None:
         """Send all warnings: the tests' filters choose among them."""
@@ -268,9 +192,6 @@ class ProgramSurroundings(_Both):
         super().sending(message, encoder)
         if self._printed:
             message["printed"], self._printed = self._printed, []
-        if self._logged:
-            logged, self._logged = self._logged, []
-            message["logged"] = [[level, encoder.value(state)] for level, state in logged]
         if self._warned:
             warned, self._warned = self._warned, []
             message["warned"] = [[encoder.value(each), *where] for each, *where in warned]
@@ -296,11 +217,6 @@ class ProgramSurroundings(_Both):
         return lambda text: self._printed.append([name, text])
 
     def _change(self, module: str, path: str, name: str, value: list[Any]) -> None:
-        if name == "logged" and not module:
-            if not self._watches_logs:
-                self._watches_logs = True
-                self.watch_logs()
-            return
         target = self.imported(module, path)
         if name == "()":
             args, kwargs = value[0]

@@ -17,8 +17,8 @@ _SETTING = (
 def units_of(source: str, entry_point: str) -> list[str]:
     r"""Return the names of the tests of a text, each of which is counted.
 
-    The methods of its classes of ``unittest``; its functions ``test_*``; its function ``check``
-    with one parameter, the entry point, as HumanEval has it; each unless the text runs it itself.
+    The methods of its classes of ``unittest``; its functions ``test_*``, and its function ``check``
+    with one parameter, the entry point, as HumanEval has it, unless the text calls them itself.
     And its own statements, with an empty name, if they test something, or if it has nothing else.
 
     Args:
@@ -45,14 +45,13 @@ def units_of(source: str, entry_point: str) -> list[str]:
             tests = [name for base in bases for name in classes.get(base, ())]
             tests += [name for name in _functions(each.body) if name.startswith("test")]
             classes[each.name] = tests = list(dict.fromkeys(tests))
-            if each.name not in run:
-                found += [f"{each.name}.{name}" for name in tests]
+            found += [f"{each.name}.{name}" for name in tests]
         elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name not in run:
             args = each.args
             is_check = each.name == "check" and len(args.posonlyargs + args.args) == 1
             if is_check or each.name.startswith("test_"):
                 found.append(each.name)
-    tested = {entry_point, *classes, *_functions(statements)}
+    tested = {entry_point, *_functions(statements)}
     has_own = any(isinstance(node, ast.Assert) for each in own for node in ast.walk(each))
     has_own = has_own or not tested.isdisjoint(_names_used(own))
     return ["", *found] if has_own or not found else found
