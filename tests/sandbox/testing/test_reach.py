@@ -116,10 +116,10 @@ def test_check_program_does_not_pass_what_leads_to_the_tests(sandbox, passed):
 
 @pytest.mark.parametrize("name", ["eval", "open", "getattr", "functools.reduce", "json.dumps"])
 def test_check_program_functions_of_the_standard_library_are_the_programs_own(sandbox, name):
-    tests = [f"import json, functools\nassert f({name}) is {name}"]
+    tests = [f"import json, functools\nassert f({name}) == 'own'"]
     program = (
         "import json, functools, sys\n"
-        f"def f(g):\n    assert g is {name}, g\n    return g"
+        f"def f(g):\n    assert g is {name}, g\n    return 'own'"
     )  # fmt: skip
     assert check_program(sandbox, program, tests, entry_point="f").failure is None
 
@@ -244,9 +244,9 @@ def f(*given): return [str(call(n, *ARGS)) for n in range(1)]
 )
 def test_check_program_with_a_function_that_is_called_by_its_number(sandbox, function, args):
     program = CALL.replace("ARGS", f"({args})")
-    test = f"found = f({function}, 1, 2, 3)\nassert 'for the program' in found[0], found"
+    test = f"f({function}, 1, 2, 3)\nassert False, 'it has been called'"
     verdict = check_program(sandbox, program, [test], entry_point="f")
-    assert verdict.failure is None
+    assert verdict.failure.endswith("it sent an invalid question: a number out of range")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
-from . import codec, link, plain, raised, surroundings
+from . import link, plain, raised, surroundings
 
 __all__ = ["Candidate", "main"]
 
@@ -33,7 +33,6 @@ class Candidate(surroundings.ProgramSurroundings):
         self._folder = os.getcwd()
         self._names: dict[str, Any] = {}
         self._tested: type | None = None
-        self._given: dict[int, int] = {}  # what this question has given, by name
 
     def receive(self, largest: int = link.LARGEST) -> dict[str, Any]:
         """Return the next message; a process that the program has forked gets none."""
@@ -76,28 +75,9 @@ class Candidate(surroundings.ProgramSurroundings):
             return None if args else self._names.pop(name)
         return super().perform(what, target, name, args, kwargs)
 
-    def serve(self, message: dict[str, Any]) -> None:
-        """Answer a question."""
-        given, self._given = self._given, {}
-        try:
-            super().serve(message)
-        finally:
-            self._given = given
-
-    def named(self, module: str, name: str, number: int) -> Any:
-        """Return this process's own object of the standard library.
-
-        In the answer to the message, it is the object of the tests again.
-        """
-        found = self.imported(module, name)
-        self._given[id(found)] = number
-        return found
-
-    def export(self, encoder: codec.Encoder, value: Any) -> list[Any]:
-        """Return the node of a value that isn't plain."""
-        if id(value) in self._given:
-            return ["yours", self._given[id(value)]]
-        return super().export(encoder, value)
+    def named(self, module: str, name: str) -> Any:
+        """Return this process's own object of the standard library."""
+        return self.imported(module, name)
 
     def describe(self, error: BaseException) -> str:
         """Return an error in a line, without the folder, which differs from run to run."""

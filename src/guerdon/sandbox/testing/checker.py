@@ -208,8 +208,7 @@ class Checker(surroundings.TestsSurroundings):
         if target._guerdon_mixed and name in NUMBERS:
             raise TypeError(f"{name} of an object that {type(target).__name__!r} made of a value")
         if name in ("__exit__", "__aexit__"):
-            result = self._keeping.operate(target, name, _parting(*args), False)
-            return result and not self._fails(*args[1:]) if name == "__exit__" else result
+            return self._leave(target, name, args)
         result = self._keeping.operate(target, name, args, bool(made))
         if not made or name not in CLOSED:
             return result
@@ -217,6 +216,11 @@ class Checker(surroundings.TestsSurroundings):
         if mixed and not _is_object(result):
             raise TypeError("an operation of the program's object and a value returned a value")
         return self._mark(result, remote.MADE, mixed)
+
+    def _leave(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
+        """Leave a ``with`` block of the program's; it can't hold back a failed assertion."""
+        result = self._keeping.operate(target, name, _parting(*args), False)
+        return result and not self._fails(*args[1:]) if name == "__exit__" else result
 
     async def wait(self, target: remote.Remote, name: str, args: Sequence[Any]) -> Any:
         """Await an object of the program, or what its special method returns."""
@@ -282,10 +286,10 @@ class Checker(surroundings.TestsSurroundings):
         if remote.is_remote(value):
             return super().export(encoder, value)
         if isinstance(value, type) and value in self.shared.kinds:
-            return ["global", "program", value.__name__, self.number(value)]
+            return ["global", "program", value.__name__]
         found = reach.global_of(value)
         if found is not None:
-            return ["global", *found, self.number(value)]
+            return ["global", *found]
         return super().export(encoder, value)
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:

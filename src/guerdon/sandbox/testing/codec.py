@@ -68,6 +68,7 @@ class Encoder:
 
     def __init__(self, link: Any) -> None:
         self._link = link
+        self._export: Callable[[Encoder, Any], list[Any]] = link.export
         self._common, self._shared = link.common, link.shared
         self.nodes: list[Any] = []
         self.kinds: list[Any] = []
@@ -163,9 +164,9 @@ class Encoder:
         """Return the node of a value that has more than the plain one from which it derives."""
         form = "" if base is kind else self._link.form(kind)
         if form == "object":
-            return self._link.export(self, value)
+            return self._export(self, value)
         if form == "derived" and base in _PLAIN:
-            export = self._link.export(self, value)
+            export = self._export(self, value)
             return ["derived", export, [self.reference(_PLAIN[base](value))]]
         return None
 
@@ -177,7 +178,7 @@ class Encoder:
             return self._container(value, "ndarray", data)
         if (parts := plain.parts_of(value, kind, copies=self._link.copies)) is not None:
             return [parts[0], self.references(parts[1])]
-        return self._link.export(self, value)
+        return self._export(self, value)
 
     def _container(self, value: Any, tag: str, data: list[Any]) -> list[Any]:
         number = self._common.number(value)

@@ -408,7 +408,7 @@ class Link:
         """Change a container as the other side did."""
         containers.refill(value, new)
 
-    def named(self, module: str, name: str, number: int) -> Any:
+    def named(self, module: str, name: str) -> Any:
         """Return an object of the standard library that the other side names."""
         raise plain.CodecError("a name of the standard library")
 

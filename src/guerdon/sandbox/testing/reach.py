@@ -142,6 +142,8 @@ def may_read(value: Any, name: str) -> bool:
     if name == "__dict__":
         private = any(each.startswith("_") for each in getattr(value, name, ()))
         return _is_own_class(type(value)) and not private
+    if (id(value), name) in _added:
+        return True
     kind = value if _is_own_class(value) else type(value)
     if not (_is_open(value) or kind is value) or name.startswith("_") or name in _SETTERS:
         return False
@@ -159,10 +161,19 @@ def may_change(value: Any, name: str) -> bool:
     where = (kind.__module__, kind.__name__)
     if where[0] not in ("tests", "unittest.mock") and where not in _CHANGED:
         return False
+    is_private = name.startswith("_") and not name.startswith("__")
+    if where[0] == "tests" and is_private and not hasattr(value, name):
+        _added[id(value), name] = value
+    if (id(value), name) in _added:
+        return True
     own = next((vars(each)[name] for each in plain.mro_of(kind) if name in vars(each)), None)
     if isinstance(own, property) and not name.startswith("_"):
         return own.fset is not None
     return containers.is_data(kind, name) and not callable(containers.state(value).get(name))
+
+
+#: Private attributes that the program has added to objects of the tests, with these.
+_added: dict[tuple[int, str], Any] = {}
 
 
 def _is_own_class(value: Any) -> bool:

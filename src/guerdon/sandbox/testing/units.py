@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 __all__ = ["units_of"]
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: Statements that test nothing.
 _SETTING = (
-    *(ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+    *(ast.Import, ast.ImportFrom, *_FUNCTIONS, ast.ClassDef),
     *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass),
 )
 
@@ -33,40 +34,49 @@ def units_of(source: str, entry_point: str) -> list[str]:
         ['']
     """
     statements = [each for each in ast.parse(source).body if not _is_main_guard(each)]
-    own = [each for each in statements if not isinstance(each, _SETTING)]
-    run = set(_names_used(statements))
+    classes = _classes(statements)
+    called = set(_names_used(statements))
     found: list[str] = []
-    classes: dict[str, list[str]] = {}  # of unittest, with the names of their tests
     for each in statements:
         if isinstance(each, ast.ClassDef):
-            bases = [base for base in map(_last_name, each.bases) if base]
-            if not any(base.endswith("TestCase") or base in classes for base in bases):
-                continue
-            tests = [name for base in bases for name in classes.get(base, ())]
-            tests += [name for name in _functions(each.body) if name.startswith("test")]
-            classes[each.name] = tests = list(dict.fromkeys(tests))
-            found += [f"{each.name}.{name}" for name in tests]
-        elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name not in run:
-            args = each.args
-            is_check = each.name == "check" and len(args.posonlyargs + args.args) == 1
-            if is_check or each.name.startswith("test_"):
-                found.append(each.name)
-    tested = {entry_point, *_functions(statements)}
+            found += [f"{each.name}.{name}" for name in classes.get(each.name, ())]
+        elif isinstance(each, _FUNCTIONS) and each.name not in called and _is_test(each):
+            found.append(each.name)
+    own = [each for each in statements if not isinstance(each, _SETTING)]
     has_own = any(isinstance(node, ast.Assert) for each in own for node in ast.walk(each))
-    has_own = has_own or not tested.isdisjoint(_names_used(own))
+    has_own = has_own or not {entry_point, *_functions(statements)}.isdisjoint(_names_used(own))
     return ["", *found] if has_own or not found else found
+
+
+def _classes(statements: list[ast.stmt]) -> dict[str, list[str]]:
+    """Return the classes of ``unittest`` with the names of their tests, inherited ones first."""
+    found: dict[str, list[str]] = {}
+    for each in statements:
+        if isinstance(each, ast.ClassDef):
+            bases = list(map(_last_name, each.bases))
+            if any(base.endswith("TestCase") or base in found for base in bases):
+                tests = [name for base in bases for name in found.get(base, ())]
+                tests += [name for name in _functions(each.body) if name.startswith("test")]
+                found[each.name] = list(dict.fromkeys(tests))
+    return found
+
+
+def _is_test(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    args = function.args
+    is_check = function.name == "check" and len(args.posonlyargs + args.args) == 1
+    return is_check or function.name.startswith("test_")
 
 
 def _functions(body: list[ast.stmt]) -> Iterator[str]:
     for each in body:
-        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(each, _FUNCTIONS):
             yield each.name
 
 
 def _names_used(statements: list[ast.stmt]) -> Iterator[str]:
     """Yield the names that statements use, except for those inside of functions and classes."""
     for each in statements:
-        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(each, (*_FUNCTIONS, ast.ClassDef)):
             continue
         for node in ast.walk(each):
             if isinstance(node, ast.Name):
