@@ -155,7 +155,7 @@ def test_check_program_surroundings_are_those_of_one_process(sandbox, name):
     assert verdict.failure is None
 
 
-def test_check_program_prints_where_no_test_listens(sandbox):
+def test_check_program_returns_the_output_that_no_test_captures(sandbox):
     program = "def f(n): print(n); return n"
     test = (
         "import contextlib, io\nassert f(1)\n"

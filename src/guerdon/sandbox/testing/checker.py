@@ -52,7 +52,7 @@ class Checker(surroundings.TestsSurroundings):
         descriptor: Of the stream.
         entry_point: The name of the entry point.
         is_class: Whether it is a class, according to the task.
-        heard: Called before the first answer is read.
+        on_answer: Called before the first answer is read.
 
     Attributes:
         entry: The proxy of the entry point.
@@ -64,7 +64,7 @@ class Checker(surroundings.TestsSurroundings):
     first = 2
 
     def __init__(
-        self, descriptor: int, entry_point: str, is_class: bool, heard: Callable[[], None]
+        self, descriptor: int, entry_point: str, is_class: bool, on_answer: Callable[[], None]
     ) -> None:
         super().__init__(descriptor)
         self.left = ""
@@ -73,7 +73,7 @@ class Checker(surroundings.TestsSurroundings):
         self.swallowed: BaseException | None = None
         self._entry_point = entry_point
         self._is_class = is_class
-        self._heard: Callable[[], None] | None = heard
+        self._on_answer: Callable[[], None] | None = on_answer
         self._keeping = keeping.Keeping(super().operate)
         self._entry_class: type | None = None  # that of an entry point that is an exception class
         self._owners: dict[int, remote.Remote] = {}
@@ -100,17 +100,10 @@ class Checker(surroundings.TestsSurroundings):
 
     # What the tests ask --------------------------------------------------------------------------
 
-    def ask(
-        self,
-        what: str,
-        target: remote.Remote | None,
-        name: str = "",
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def ask(self, what: str, target: remote.Remote | None, name: str = "", *args: Any) -> Any:
         """Ask for something; no answer but an iterator's ends a loop of the test."""
         try:
-            return super().ask(what, target, name, args, kwargs)
+            return super().ask(what, target, name, *args)
         except (StopIteration, StopAsyncIteration) as error:
             is_resumed = target is not None and target._guerdon_number in self._resuming
             if name in STOPPING or what == "turn" or (what == "call" and is_resumed):
@@ -134,9 +127,9 @@ class Checker(surroundings.TestsSurroundings):
 
     def _answer(self, token: str) -> dict[str, Any]:
         self.touched = True
-        if self._heard is not None:
-            self._heard()
-            self._heard = None
+        if self._on_answer is not None:
+            self._on_answer()
+            self._on_answer = None
         return super()._answer(token)
 
     def _result(self, answer: dict[str, Any]) -> Any:
@@ -408,7 +401,7 @@ def main() -> None:
         text = line if type(line) is str else json.dumps(line)
         os.write(out, text.encode("ascii") + b"\n")
 
-    checker = Checker(3, job["entry_point"], job["is_class"], lambda: report("heard"))
+    checker = Checker(3, job["entry_point"], job["is_class"], lambda: report("answered"))
     try:
         running.Tests(job, checker, report).run()
     except link.LinkLost as lost:

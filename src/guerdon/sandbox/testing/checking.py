@@ -79,22 +79,22 @@ def check_program(
 
     A test is Python source. It may consist of statements; of classes of ``unittest``, whose methods
     are counted one by one, with their fixtures; of functions ``test_*``, which are counted one by
-    one, too; or of HumanEval's ``check(candidate)``. Calls of ``unittest.main`` are ignored.
+    one, too; or of HumanEval's ``check(candidate)``. Calls of ``unittest.main`` do nothing.
 
     Each test runs with a fresh copy of its names: its own, what `starter` defines, Python's, and
     the program's for what none of these defines. The starter runs before the program, too.
 
     The two processes share one folder. What the tests change around the program reaches it: patches
     of ``unittest.mock``, seeds, the environment, the working directory, ``sys.argv`` and
-    ``sys.stdin``; and what it prints while the tests have replaced ``sys.stdout`` or
-    ``sys.stderr``, and its warnings, reach them.
+    ``sys.stdin``. What it prints while the tests have replaced ``sys.stdout`` or ``sys.stderr``,
+    and its warnings, reach the tests.
 
     Values go by three rules:
 
     - Plain values are copied: those of Python's built-in types, namedtuples, `Decimal`, `Fraction`,
       dates, times, `UUID`, paths, and numpy's numbers, as plain ones. A value of a class that the
-      program derives from one of these is the plain value, and has the attributes and methods that
-      plain ones lack.
+      program derives from one of these is the plain value, and has the attributes that plain ones
+      lack.
     - Lists, dictionaries, sets, deques, and objects of classes without methods (`ListNode`) that
       both the starter and the program define, keep their identity: both sides have a copy, and
       what one side changes is changed in the other's, too.
@@ -102,19 +102,21 @@ def check_program(
       library that a test passes is the program's own. Exceptions keep their class, attributes and
       cause.
 
-    A class that a test derives from one of the program is made in the program's process.
+    Objects that stay in the program don't decide about plain values:
 
-    An object of the program never equals a plain value, and has no order with one; but one that the
-    tests made by the tested class equals a plain value if its items or its conversion do, and its
-    ``__eq__`` agrees. Unless the tests
-    have made it by the class that is tested, it can't be added to or subtracted from a plain value
-    either. Unless it is the result of a call of that class, whether it contains a plain value is
-    found by reading its items, and methods that a text or a set would have (``find``,
-    ``issubset``) aren't called. The conversions of other objects to a number, a text or a list are
-    called once and kept until the tests change it. `StopIteration` out of a call is a
-    `RuntimeError`. The program can't hold back a failed assertion of a test. An entry point is a
-    class if the starter defines it by ``class``, or if the starter doesn't define it and its name
-    begins with a capital letter.
+    - They never equal one, and have no order with one. An object that the tests have made by the
+      tested class equals a plain value if its items or its conversion do, and its ``__eq__``
+      agrees; only such an object can be added to a plain value, or subtracted from one.
+    - Whether they contain a plain value is found by reading their items, and the methods that a
+      text or a set would have (``find``, ``issubset``) aren't called, unless the object is the
+      result of a call of the tested class.
+    - Their conversions to a number, a text or a list are called once and kept until the tests
+      change the object.
+    - `StopIteration` out of a call is a `RuntimeError`, and a failed assertion of a test can't be
+      suppressed.
+
+    An entry point is a class if the starter defines it by ``class``, or if the starter doesn't
+    define it and its name begins with a capital letter.
 
     Example:
         >>> from guerdon import check_program, open_sandbox
@@ -298,7 +300,7 @@ class _Check:
         if "done" not in self.lines:
             if checker.ending != "output_limit" and program.ending in ("memory", "signal"):
                 return program.ending
-            if "heard" not in self.lines:  # the tests failed before the program had answered
+            if "answered" not in self.lines:  # the tests failed before the program had answered
                 why = checker.detail or checker.stderr[-500:].strip() or "it printed nothing"
                 raise SandboxError(
                     f"the tests didn't finish ({checker.ending}): {why}", execution=checker
