@@ -7,9 +7,7 @@ import hashlib
 import importlib
 import importlib.util
 import linecache
-import site
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,20 +61,15 @@ def module_in(spec: str) -> ModuleType:
     return _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)
 
 
-def is_installed(module: ModuleType) -> bool:
-    """Whether a module belongs to Python or to an installed package, and not to the user.
+def is_installed(path: Path) -> bool:
+    """Whether a path is that of an installed package, or in it.
 
     Example:
-        >>> import numpy, os
-        >>> is_installed(os), is_installed(numpy)
-        (True, True)
+        >>> import numpy
+        >>> is_installed(Path(numpy.__file__)), is_installed(Path("reward.py"))
+        (True, False)
     """
-    if module.__name__.partition(".")[0] in sys.stdlib_module_names:
-        return True
-    file = getattr(module, "__file__", None)
-    folders = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-    folders |= {*site.getsitepackages(), site.getusersitepackages()}
-    return file is not None and any(Path(file).is_relative_to(folder) for folder in folders)
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
 def split_spec(spec: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from guerdon._logging import shortened
 from guerdon._problems import Place, Problem
 from guerdon._validation import is_finite
 from guerdon.errors import RewardConfigError
@@ -22,9 +23,7 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
 MAX_DIGITS = 1000
 
-# Problems of an error, and characters of each.
-MAX_PROBLEMS = 50
-MAX_MESSAGE = 2000
+MAX_PROBLEMS = 50  # of an error
 
 _TOO_LONG = f"it is larger than {MAX_BYTES:,} bytes"
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
@@ -70,8 +69,7 @@ class Document:
         where = [self.file] if self.file else ["line"] if line is not None else []
         if line is not None:
             where = [f"{self.file}:{line}" if self.file else f"line {line}"]
-        text = str(problem)
-        return ": ".join([*where, text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}…"])
+        return ": ".join([*where, shortened(str(problem))])
 
     def error(self, problems: Iterable[Problem]) -> RewardConfigError:
         """Return the error that lists problems in the order of the file, at most 50 of them."""

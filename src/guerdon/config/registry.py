@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 import traceback
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from guerdon._loading import is_installed, module_in, object_in, split_spec
+from guerdon._loading import is_installed, load_object, module_in, object_in, split_spec
 from guerdon._registry import Registry
 from guerdon._validation import did_you_mean, shown
 from guerdon.errors import InvalidArgumentError, LoadError, RewardConfigError
@@ -23,6 +25,9 @@ READY_MADE = (
     "ExactMatch", "LLMJudge", "LengthBounds", "NumericAnswer", "PythonCompiles", "RegexMatch",
     "RepetitionBounds", "ToxicityRubric", "ValidJson",
 )  # fmt: skip
+
+# It has more than `sys.stdlib_module_names`: Python's own tests.
+_STDLIB = sysconfig.get_path("stdlib")
 
 
 class RubricRegistry(Registry[Any]):
@@ -62,15 +67,15 @@ class RubricRegistry(Registry[Any]):
         """
         if name in self or not set(name) & {":", "."}:
             found = self[name]
-            return _at_path(found, (), None)[0] if isinstance(found, str) else found
+            return load_object(_spec_of(found, (), None)) if isinstance(found, str) else found
         _refuse_python(name)
+        spec = name
         if ":" not in name:
-            return _checked(name, *_at_path(name, self.names(), folder))
-        is_file = name.rpartition(":")[0].endswith(".py")
-        spec = str(Path(folder) / name) if is_file and folder is not None else name
+            spec = _spec_of(name, self.names(), folder)
+        elif name.rpartition(":")[0].endswith(".py") and folder is not None:
+            spec = str(Path(folder) / name)
         try:
-            module = module_in(spec)
-            return _checked(name, object_in(module, spec), module, spec)
+            return _accepted(name, spec)
         except LoadError as error:
             raise RewardConfigError(f"{error}{_line_of(error)}") from error
 
@@ -95,23 +100,31 @@ def _line_of(error: LoadError) -> str:
 def _refuse_python(name: str) -> None:
     """Refuse a module of Python before it is imported: some run programs."""
     source = name.rpartition(":")[0] or name
-    if not source.endswith(".py") and source.partition(".")[0] in sys.stdlib_module_names:
+    if not source.endswith(".py") and _is_of_python(source):
         raise RewardConfigError(
             f"must not be in Python's standard library, got {shown(name)}; for a file of that "
             "name, write file.py:name"
         )
 
 
-def _checked(name: str, found: Any, module: ModuleType, spec: str) -> Any:
-    """Refuse what an installed module has, unless it is a rubric or a reward function."""
-    owner: Any = module
-    inner: Any = module
+def _is_of_python(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def _accepted(name: str, spec: str) -> Any:
+    """Import what a spec names; of an installed module only a rubric or a reward function."""
+    inner = owner = module_in(spec)
+    found = object_in(owner, spec)
     for part in split_spec(spec)[1].split("."):
         inner = getattr(inner, part)
         owner = inner if isinstance(inner, ModuleType) else owner
     kind = typing.get_origin(found) or found
     is_rubric = isinstance(kind, type) and issubclass(kind, Rubric)
-    if is_installed(owner) and not is_rubric and not isinstance(found, Rubric | RewardFunction):
+    if is_rubric or isinstance(found, Rubric | RewardFunction):
+        return found
+    file = Path(getattr(owner, "__file__", None) or "")
+    is_of_python = _is_of_python(owner.__name__) or file.is_relative_to(_STDLIB)
+    if is_of_python or is_installed(file):
         raise RewardConfigError(
             f"must be a rubric or a reward function, as {owner.__name__} is an installed module; "
             f"register other functions under a name, or write them in a file, got {shown(name)}"
@@ -119,10 +132,8 @@ def _checked(name: str, found: Any, module: ModuleType, spec: str) -> Any:
     return found
 
 
-def _at_path(
-    path: str, known: tuple[str, ...] | list[str], folder: str | Path | None
-) -> tuple[Any, ModuleType, str]:
-    """The object at a dotted path, whose first parts are a module; that module, and its spec."""
+def _spec_of(path: str, known: Sequence[str], folder: str | Path | None) -> str:
+    """Import the module of a dotted path, and return ``module:name``."""
     parts = path.split(".")
     if not all(part.isidentifier() for part in parts):
         raise RewardConfigError(
@@ -135,8 +146,8 @@ def _at_path(
         module, name = ".".join(parts[:number]), ".".join(parts[number:])
         spec = f"{module}:{name}"
         try:
-            loaded = module_in(spec)
-            return object_in(loaded, spec), loaded, spec
+            load_object(spec)
+            return spec
         except LoadError as error:
             if error.traceback is not None:
                 raise RewardConfigError(f"{error}{_line_of(error)}") from error

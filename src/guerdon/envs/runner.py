@@ -509,22 +509,24 @@ class EnvThreads:
             if self._loop_thread is None:
                 self._loop_thread = WatchedThread(runs_loop=True)
                 lock_watch.add(self._loop_thread)
-            call.task = task = self.loop.create_task(self._run_task(call, self._loop_thread))
+            running = call, self._loop_thread
+            coroutine = _EnvCoroutine(self._run_task(*running), *running)
+            call.task = task = self.loop.create_task(coroutine)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
         self._outstanding += 1
         if self._is_closed:  # its threads are ending
-            problem, has_thread = self._start_thread(call), False
+            has_thread = self._start_thread(call)
         else:
-            problem = self._recruit()
+            self._recruit()
             has_thread = self.threads > self.stuck
-        if has_thread:
-            self._queue.put(call)
-        elif problem is not None:
+            if has_thread:
+                self._queue.put(call)
+        if not has_thread:
             call.error = EnvError(
-                f"no thread could be started for the environment: {problem}; raise the limit on "
-                "processes and threads (`ulimit -u`), or run fewer environments"
+                "can't start new thread for the environment; raise the limit on processes and "
+                "threads (`ulimit -u`), or run fewer environments"
             )
             self._ended.append(call)
             self.loop.call_soon(self._collect)
@@ -599,21 +601,19 @@ class EnvThreads:
         if self.alarms:
             self._ticker = self.loop.call_later(TICK_S, self._tick, now)
 
-    def _recruit(self) -> RuntimeError | None:
-        """Start the threads that are missing, and return the error if that is impossible."""
+    def _recruit(self) -> None:
+        """Start the threads that are missing."""
         while self.threads < min(self._outstanding, self.size + self.stuck):
-            problem = self._start_thread()
-            if problem is not None:
-                return problem
+            if not self._start_thread():
+                return
             self.threads += 1
-        return None
 
-    def _start_thread(self, *only: EnvCall) -> RuntimeError | None:
+    def _start_thread(self, *only: EnvCall) -> bool:
         try:
             threading.Thread(target=self._work, args=only, name=self._name, daemon=True).start()
-        except RuntimeError as problem:  # a limit of the system is reached
-            return problem
-        return None
+        except RuntimeError:  # a limit of the system is reached
+            return False
+        return True
 
     def _work(self, only: EnvCall | None = None) -> None:
         thread = WatchedThread()
@@ -684,10 +684,7 @@ class EnvThreads:
         call.started_at = monotonic()
         _running.set((call, thread))  # in this task, and in those that it starts
         try:
-            awaitable = call.function()
-            if asyncio.iscoroutine(awaitable):
-                awaitable = _EnvCoroutine(awaitable, call, thread)
-            call.result = await awaitable
+            call.result = await call.function()
         except BaseException as error:  # sys.exit() too: it ends a call, not the event loop
             call.error = error
         if not call.is_abandoned:
@@ -727,10 +724,10 @@ class _TaskFactory:
 
 
 class _EnvCoroutine(Coroutine[Any, Any, Any]):
-    """A coroutine of an environment.
+    """The coroutine of a task of an environment.
 
-    It is known when it runs, and it raises `EnvError` instead of KeyboardInterrupt and SystemExit:
-    asyncio ends its loop if a task raises them, for `asyncio.run` and Ctrl-C.
+    The lock watch knows when it runs. It raises `EnvError` instead of KeyboardInterrupt and
+    SystemExit: asyncio ends its loop if a task raises them, for `asyncio.run` and Ctrl-C.
     """
 
     def __init__(self, coroutine: Any, call: EnvCall, thread: WatchedThread) -> None:
@@ -758,13 +755,7 @@ class _EnvCoroutine(Coroutine[Any, Any, Any]):
         self._coroutine.close()
 
     def __await__(self) -> Any:
-        return self
-
-    def __iter__(self) -> Any:
-        return self
-
-    def __next__(self) -> Any:
-        return self.send(None)
+        return self._coroutine.__await__()
 
     def __getattr__(self, name: str) -> Any:  # cr_frame and others, for tracebacks and anyio
         return getattr(self._coroutine, name)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import anyio.to_thread
 
+from guerdon._logging import shortened
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, LoadError, SandboxError
 from guerdon.rubrics.functions.function import Mode, RewardFunction, as_reward_function
 from guerdon.rubrics.sandboxed.inside import describe, load_function
@@ -332,7 +333,7 @@ def open_engine(
             # The reward ended its process while it was imported.
             spec = found.reward.spec
             why = f"{spec}: importing it: {failure_of(ended)}"
-            raise LoadError(why, spec=spec, traceback=_shown(printed(ended))) from error
+            raise LoadError(why, spec=spec, traceback=_shortened(printed(ended))) from error
     else:
         if reuse:
             raise InvalidArgumentError(
@@ -368,15 +369,12 @@ def _accepted(data: bytes, found: Found) -> Description:
     if description.missing is not None or "attempted relative import" in refused:
         hint = found.hint(description.missing)
         refused = f"{refused}; {hint}" if hint else refused
-    raise LoadError(_shown(refused) or "", spec=spec, traceback=_shown(description.traceback))
+    trace = _shortened(description.traceback)
+    raise LoadError(shortened(refused, MAX_SHOWN), spec=spec, traceback=trace)
 
 
-def _shown(text: str | None) -> str | None:
-    """Return the beginning and the end of a long text."""
-    if text is None or len(text) <= MAX_SHOWN:
-        return text
-    half = MAX_SHOWN // 2
-    return f"{text[:half]}\n… {len(text) - MAX_SHOWN:,} characters …\n{text[-half:]}"
+def _shortened(trace: str | None) -> str | None:
+    return trace and shortened(trace, MAX_SHOWN)
 
 
 def _failed(error: SandboxError) -> Answer:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from guerdon._loading import file_digest, split_spec
+from guerdon._loading import file_digest, is_installed, split_spec
 from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError, LoadError
 from guerdon.rubrics.functions.function import Mode
@@ -175,8 +175,8 @@ def find_source(
         found, code, folder = find(spec, source, allowed)
         fields |= found
     entries = [Path(entry) for entry in sys.path if entry]
-    installed = [entry for entry in entries if _is_installed(entry)]
-    readable = [entry for entry in entries if _is_installed(entry) or _within(entry, allowed)]
+    installed = [entry for entry in entries if is_installed(entry)]
+    readable = [entry for entry in entries if is_installed(entry) or _within(entry, allowed)]
     read = [path for path in (*installed, _GUERDON, *code, *allowed) if path.exists()]
     return Found(
         wanted_of(spec, mode, **fields),
@@ -184,10 +184,6 @@ def find_source(
         tuple(dict.fromkeys(map(str, (*readable, _GUERDON.parent)))),
         folder,
     )
-
-
-def _is_installed(path: Path) -> bool:
-    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
 def _within(path: Path, folders: Sequence[Path]) -> bool:
@@ -215,7 +211,7 @@ def _find_file(
     path = Path(source).resolve()
     if not path.is_file():
         raise LoadError(f"{spec}: there is no file {path}", spec=spec)
-    readable = _is_installed(path) or path.is_relative_to(_GUERDON)
+    readable = is_installed(path) or path.is_relative_to(_GUERDON)
     if readable or _within(
         path.parent, allowed
     ):  # so are the modules beside it, as without a sandbox
@@ -241,7 +237,7 @@ def _find_module(
     folders = tuple(found.submodule_search_locations or ())
     code = [Path(each) for each in folders or filter(None, [file])]
     home = code[0].resolve() if code else _GUERDON  # built in
-    if home.is_relative_to(_GUERDON) or _is_installed(home) or home.is_relative_to(_STDLIB):
+    if home.is_relative_to(_GUERDON) or is_installed(home) or home.is_relative_to(_STDLIB):
         return {}, [], None
     if _within(home.parent, allowed):
         return {"folder": str(home.parent)}, [], home.parent
