@@ -21,7 +21,7 @@ ROW_BYTES = 200  # of a row of results, about
 RUN_S = 300.0
 
 REWARD = '''
-"""A reward that does what the rollout says."""
+"""A reward that fails as each rollout demands."""
 import json, os, time
 
 from guerdon import Rubric
@@ -50,7 +50,7 @@ class Does(Rubric):
             all = [bytes(2**20) for _ in range(2**20)]
         if do == "prints too much":
             for _ in range(10**4): print("x" * 1000)
-        if do == "says 1":
+        if do == "prints 1":
             print('{"score": 1.0, "is_score_valid": true}')
             raise ValueError(f"fault #{asked['ticket']}")
         return WEIRD.get(do, float(asked["ticket"]))
@@ -86,7 +86,7 @@ BAD_ROWS: dict[str, str] = {
 def run(ledger: Ledger, size: float) -> None:
     """Score files in each way."""
     (ledger.folder / "reward.py").write_text(REWARD)
-    plain, isolated = [*PLAIN, *BAD_ROWS], [*PLAIN, "reward exits", "reward says 1", *BAD_ROWS]
+    plain, isolated = [*PLAIN, *BAD_ROWS], [*PLAIN, "reward exits", "reward prints 1", *BAD_ROWS]
     rows, sandboxed = int(ROWS * size), int(SANDBOXED * size)
     kills = max(1, round(KILLS * size))
     score(ledger, plain, rows, kills=kills)

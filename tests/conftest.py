@@ -1,5 +1,6 @@
 """Fixtures and hooks of all tests."""
 
+import gc
 import signal
 
 import pytest
@@ -10,6 +11,12 @@ from guerdon import _logging
 # that the tests start; some tests are about ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish():
+    """Keep thousands of tests out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -149,6 +149,7 @@ def test_background_loop_of_a_forked_process_is_its_own():
     assert run(answer(4)) == 4
 
 
+@pytest.mark.edge
 def test_background_loop_ends_with_the_process():
     program = (
         "import asyncio, threading\n"

@@ -55,7 +55,7 @@ def test_step_logger_counts_repeated_messages(logger, caplog, clock):
     )
 
 
-def test_step_logger_tells_exceptions_in_arguments_apart(logger, caplog):
+def test_step_logger_counts_classes_of_exceptions_in_arguments_separately(logger, caplog):
     for error in [OSError()] * 9 + [ValueError()] * 9:
         logger.warning("%s failed: %r", "style", error)
     assert sum("ValueError" in text for text in caplog.messages) == 5
@@ -72,7 +72,7 @@ def test_step_logger_raises_nothing_for_an_argument_that_cannot_be_shown(logger,
     logger.warning("%r", Unprintable())
 
 
-def test_step_logger_tells_exceptions_apart(logger, caplog):
+def test_step_logger_counts_classes_of_exceptions_separately(logger, caplog):
     for kind in (OSError, ValueError):
         for _ in range(9):
             logger.error("failed", exc_info=kind())

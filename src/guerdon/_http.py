@@ -11,8 +11,8 @@ __all__ = ["ACCEPTED", "MAX_ANSWER", "hide_query", "read_answer", "shown_url"]
 
 # The most bytes of an answer, after decompression.
 MAX_ANSWER = 16 * 2**20
-# The compression that clients ask for. These two decompress a part of an answer, of 64 KiB, to
-# 64 MiB at most; others to any size, before it can be counted.
+# The encodings that clients accept. Of these, 64 KiB decompress to 64 MiB at most; other encodings
+# decompress to any size before it can be counted.
 ENCODINGS = ("", "identity", "gzip", "deflate")
 ACCEPTED = {"accept-encoding": "gzip, deflate"}
 
@@ -28,7 +28,7 @@ def shown_url(url: object) -> str:
 
 
 def hide_query(request: Any) -> None:
-    """Change how a request of httpx or httpx2 shows its address, which they log.
+    """Hide the query of a request's address in the logs of httpx and httpx2.
 
     Example:
         >>> import httpx
@@ -69,8 +69,8 @@ async def read_answer(response: Any, *, max_bytes: int = MAX_ANSWER) -> Any:
         A response of the same class with the content.
 
     Raises:
-        DecodingError: Of the response's library: it is larger, or not compressed as it was asked
-            for.
+        DecodingError: Of the response's library: it is larger, or has an encoding that was not
+            requested.
     """
     library = import_module(type(response).__module__.partition(".")[0])
     encoding = response.headers.get("content-encoding", "").lower()

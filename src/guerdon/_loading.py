@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import linecache
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,14 +63,15 @@ def module_in(spec: str) -> ModuleType:
 
 
 def is_installed(path: Path) -> bool:
-    """Whether a path is that of an installed package, or in it.
+    """Whether a path is in Python's library, or in the folder of installed packages.
 
     Example:
         >>> import numpy
         >>> is_installed(Path(numpy.__file__)), is_installed(Path("reward.py"))
         (True, False)
     """
-    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    is_package = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return is_package or path.is_relative_to(sysconfig.get_path("stdlib"))
 
 
 def split_spec(spec: str) -> tuple[str, str]:

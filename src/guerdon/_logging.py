@@ -1,6 +1,6 @@
 """Loggers of what happens at every step: their messages are short, and repeated ones are counted.
 
-Whoever acts in an environment decides what exceptions quote, and how often a step fails.
+An agent decides what the exceptions of its steps quote, and how often its steps fail.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["shortened", "step_logger"]
 
-MESSAGE, TRACEBACK = 2_000, 8_000  # the most characters
+MESSAGE, TRACEBACK = 2_000, 8_000  # the largest number of characters
 REPEATS, INTERVAL_S = 5, 60.0  # how often a message is logged in that time
 MOST_KEYS = 1_000
 
@@ -29,7 +29,7 @@ def shortened(text: str, longest: int = MESSAGE) -> str:
 
     Args:
         text: The text.
-        longest: From how many characters on.
+        longest: The number of characters above which it is shortened.
     """
     if len(text) <= longest:
         return text
@@ -53,7 +53,7 @@ def step_logger(name: str) -> logging.Logger:
 
 
 def _limit(record: logging.LogRecord) -> bool:
-    """Shorten a record; returns whether it is logged."""
+    """Shorten a record, and return whether it is logged."""
     try:
         note = _note(record) if record.levelno >= logging.INFO else ""
         message = record.getMessage()
@@ -74,7 +74,7 @@ def _limit(record: logging.LogRecord) -> bool:
 
 
 def _note(record: logging.LogRecord) -> str | None:
-    """What a record says about others of its kind; None if it is one too many."""
+    """Return a note about other records of this kind; None if this one is not logged."""
     args = record.args if isinstance(record.args, tuple) else ()
     classes = [type(each) for each in (*args, record.exc_info and record.exc_info[1])]
     kind = (record.name, record.msg, str(args[0])[:100] if args else "", *classes)

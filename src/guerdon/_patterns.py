@@ -16,10 +16,10 @@ MATCH_SECONDS = 5.0
 # `{` where `re` reads a brace and `regex` may read approximate matching, such as `{e<=1}`.
 _LITERAL_BRACE = re.compile(r"(\\N\{[^}]*\}|\\.)|\{(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
 
-#: How large a pattern may be with all its repetitions written out, as `regex` compiles it.
+#: The largest number of parts of a pattern; `regex` compiles each repetition as a part.
 MOST_WRITTEN_OUT = 100_000
 
-# Those that both packages number alike; ASCII differs.
+# The flags with the same number in both packages; that of ASCII differs.
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
 
 # What `re` raises for an invalid pattern.
@@ -84,7 +84,7 @@ class Pattern:
 
 
 def _written_out(parsed: Any) -> int:
-    """Return how many parts a pattern has with all its repetitions written out."""
+    """Return how many parts a pattern has if each repetition counts as a part."""
     size = 0
     for operation, given in parsed:
         parts = given if isinstance(given, (list, tuple)) else [given]

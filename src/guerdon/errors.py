@@ -111,7 +111,7 @@ class InvalidArgumentError(GuerdonError, ValueError):
 class TestsError(InvalidArgumentError):
     """The tests of a program don't test it: one would pass, or fail, for every program."""
 
-    __test__ = False  # pytest collects classes by this beginning of a name
+    __test__ = False  # pytest collects classes whose names begin with Test
 
 
 class MissingExtraError(GuerdonError, ImportError):

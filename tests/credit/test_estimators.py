@@ -171,6 +171,7 @@ def test_package_exports_each_name_once():
     assert all(callable(getattr(guerdon.credit, name)) for name in ESTIMATORS.names())
 
 
+@pytest.mark.edge
 def test_package_import_does_not_load_numpy():
     code = "import sys, guerdon.credit; sys.exit('numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,6 +17,7 @@ def test_environments_refuse_what_is_not_a_factory(factory):
         environments.register("maze", factory)
 
 
+@pytest.mark.edge
 def test_environments_include_the_entry_points_of_installed_packages(tmp_path):
     package = tmp_path / "mazes-1.0.dist-info"
     package.mkdir()

@@ -574,17 +574,18 @@ def test_env_runner_an_environment_that_was_abandoned_is_not_kept_alive():
     assert [each() for each in alive] == [None]
 
 
-def test_env_runner_does_not_count_the_time_of_a_blocked_event_loop(hanging):
+def test_env_runner_does_not_count_the_time_of_a_blocked_event_loop(hanging, monkeypatch):
+    monkeypatch.setattr("guerdon.envs.runner.BLOCKED_S", 0.1)
     kind = hanging("step")
 
     async def main():
         threads = EnvThreads(1)
-        runner = EnvRunner(kind, threads, timeout_s=1.0)
+        runner = EnvRunner(kind, threads, timeout_s=0.4)
         try:
             await runner.reset()
             step = asyncio.ensure_future(runner.step(Move()))
             assert await asyncio.to_thread(kind.hanging.wait, SOON)
-            time.sleep(1.5)
+            time.sleep(0.6)
             kind.go.set()
             return await step
         finally:

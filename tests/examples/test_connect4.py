@@ -437,6 +437,7 @@ def run(*command):
     ).stdout
 
 
+@pytest.mark.edge
 def test_connect4_play_prints_the_board_and_the_step_rewards():
     output = run(sys.executable, "-m", "examples.connect4.play", "3")
     environment = Connect4Environment(gamma=0.9)
@@ -448,6 +449,7 @@ def test_connect4_play_prints_the_board_and_the_step_rewards():
     assert output == run(sys.executable, "-m", "examples.connect4.play")
 
 
+@pytest.mark.edge
 def test_guerdon_tree_prints_the_summary_of_won():
     output = run(
         Path(sys.executable).with_name("guerdon"), "tree", "examples/connect4/rubrics.py:Won"

@@ -53,6 +53,7 @@ def test_as_containers_stops_at_the_same_gates_as_solution():
         )
 
 
+@pytest.mark.edge
 def test_gsm8k_demo_runs_on_the_sample():
     done = subprocess.run(
         [sys.executable, "-m", "examples.gsm8k.demo", str(SAMPLE)],

@@ -1060,6 +1060,7 @@ def test_expected_databases_have_the_published_digests(recordings):
     assert compared == 46
 
 
+@pytest.mark.edge
 def test_replay_main_prints_the_published_agreement(recordings):
     done = subprocess.run(
         [sys.executable, "-m", "examples.tau_airline.replay", str(data_path())],

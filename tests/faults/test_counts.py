@@ -17,7 +17,7 @@ FAULTS = ["environment raises", "rubric raises", "rubric returns nan"]
 
 
 class Swapping(EnvPool):
-    """Gives the first two slots the answers of each other."""
+    """Swaps the answers of the first two slots."""
 
     async def step_batch(self, actions, **options):
         first, second, *others = await super().step_batch(actions, **options)

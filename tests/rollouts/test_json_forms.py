@@ -142,6 +142,7 @@ def test_as_text_cuts_off_deep_values():
     assert as_text(deep(5)) == [[[[[[1]]]]]]
 
 
+@pytest.mark.edge
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 def test_as_text_orders_sets_alike_in_every_process(seed):
     code = (

@@ -431,6 +431,7 @@ def test_rubric_copied_during_an_evaluation_is_independent():
 # Import
 
 
+@pytest.mark.edge
 def test_rubrics_import_is_light():
     code = (
         "import sys, guerdon.rubrics as r; r.Rubric, r.Guarded;"

@@ -443,6 +443,7 @@ def run(path, seed, limit="3", body="0.0", unwritten=False):
     return done.stdout.strip()
 
 
+@pytest.mark.edge
 def test_fingerprint_is_the_same_in_every_process(tmp_path: pathlib.Path):
     first = run(tmp_path / "reward.py", "1")
     assert run(tmp_path / "reward.py", "2") == first
@@ -452,6 +453,7 @@ def test_fingerprint_is_the_same_in_every_process(tmp_path: pathlib.Path):
     assert run(tmp_path / "reward.py", "4", body="0.5") != first
 
 
+@pytest.mark.edge
 def test_fingerprint_is_stable_without_source(tmp_path: pathlib.Path):
     first = run(tmp_path / "reward.py", "1", unwritten=True)
     assert run(tmp_path / "reward.py", "2", unwritten=True) == first

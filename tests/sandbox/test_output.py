@@ -134,7 +134,7 @@ def test_check_output_accepts_lines_in_any_order(lines, generator):
 
 @given(outputs, outputs)
 def test_check_output_comparisons_have_an_order(one, other):
-    """What a stricter comparison accepts, the others do."""
+    """The others accept what a stricter comparison accepts."""
     one, other = joined(one), joined(other)
     if accepts("exact", one, other):
         assert accepts("whitespace", one, other)
@@ -264,9 +264,9 @@ def test_check_output_leaves_nothing_for_the_next_case(shared):
     assert check_output(shared, program, [("", "0 0")] * 3).passed == 3
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_check_output_sends_no_expected_output_to_the_program(shared):
-    """The program searches its memory and its files for what is expected of it."""
+    """The program searches its memory and its files for the expected output."""
     secret = "".join(random.Random(7).choices("abcdefghijklmnop", k=40))
     program = """
 import os

@@ -432,6 +432,7 @@ print(run(chat.complete([{"role": "user", "content": "x"}])).text)
 """
 
 
+@pytest.mark.edge
 def test_chat_model_is_closed_at_exit():
     with ScriptedModel(["a"]) as model:
         ended = subprocess.run(

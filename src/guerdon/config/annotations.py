@@ -8,7 +8,7 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter
 from typing import Any
 
@@ -148,20 +148,29 @@ def unknown_keys(
         [0].longst: unknown key; did you mean 'longest'?
     """
     kinds = _members(annotation)
+    parts: Iterable[tuple[str | int, Any]] = ()
     if isinstance(value, Mapping):
         kinds = [each for each in kinds if _has_tag(each, value)] or kinds
-        fields = [fields_of(each) for each in kinds]
-        known = [key for keys in fields if keys is not None for key in keys]
-        is_closed = bool(fields) and None not in fields
-        for key, each in value.items():
-            here = (*place, key)
-            if is_closed and isinstance(key, str) and key not in known:
-                yield Problem(here, unknown_key(key, dict.fromkeys(known)))
-            elif len(kinds) == 1:
-                yield from unknown_keys(_inner(kinds[0], fields[0], key), each, here)
-    elif isinstance(value, list) and len(kinds) == 1:
-        for number, each in enumerate(value):
-            yield from unknown_keys(_inner(kinds[0], None, number), each, (*place, number))
+        parts = value.items()
+    elif isinstance(value, list):
+        parts = enumerate(value)
+    known = _keys_of_all(kinds)
+    for part, each in parts:
+        here = (*place, part)
+        if known is not None and isinstance(part, str) and part not in known:
+            yield Problem(here, unknown_key(part, known))
+        elif len(kinds) == 1:
+            yield from unknown_keys(_inner(kinds[0], known, part), each, here)
+
+
+def _keys_of_all(kinds: Sequence[Any]) -> dict[str, Any] | None:
+    """The types of config classes by key; None if one of the types accepts any key."""
+    known: dict[str, Any] = {}
+    for fields in map(fields_of, kinds):
+        if fields is None:
+            return None
+        known |= fields
+    return known if kinds else None
 
 
 def _members(annotation: Any) -> list[Any]:
@@ -290,7 +299,7 @@ def checked_arguments(
         if key in known:
             annotation, default = known[key].annotation, known[key].default
             if annotation is _EMPTY and bool in (type(default), type(value)):
-                # "no" would be true, and false 0
+                # else pydantic accepts "no" as true, and false as 0
                 annotation = type(default) if isinstance(default, bool | int | float) else Any
             values[key], found = convert(annotation, value)
             problems += [each.within(key) for each in found]
@@ -307,7 +316,7 @@ def checked_arguments(
 
 
 def _flags(adapter: TypeAdapter[Any], value: Any) -> list[Problem]:
-    """The problems of booleans where a number is expected: pydantic makes 0 of false."""
+    """The problems of booleans where a number is expected: pydantic converts them."""
     try:
         _validated(adapter, value, strict=True)
     except ValidationError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import traceback
 import typing
 from collections.abc import Sequence
@@ -25,9 +24,6 @@ READY_MADE = (
     "ExactMatch", "LLMJudge", "LengthBounds", "NumericAnswer", "PythonCompiles", "RegexMatch",
     "RepetitionBounds", "ToxicityRubric", "ValidJson",
 )  # fmt: skip
-
-# It has more than `sys.stdlib_module_names`: Python's own tests.
-_STDLIB = sysconfig.get_path("stdlib")
 
 
 class RubricRegistry(Registry[Any]):
@@ -98,7 +94,7 @@ def _line_of(error: LoadError) -> str:
 
 
 def _refuse_python(name: str) -> None:
-    """Refuse a module of Python before it is imported: some run programs."""
+    """Refuse names of Python's standard library before an import, which may run programs."""
     source = name.rpartition(":")[0] or name
     if not source.endswith(".py") and _is_of_python(source):
         raise RewardConfigError(
@@ -123,8 +119,7 @@ def _accepted(name: str, spec: str) -> Any:
     if is_rubric or isinstance(found, Rubric | RewardFunction):
         return found
     file = Path(getattr(owner, "__file__", None) or "")
-    is_of_python = _is_of_python(owner.__name__) or file.is_relative_to(_STDLIB)
-    if is_of_python or is_installed(file):
+    if _is_of_python(owner.__name__) or is_installed(file):
         raise RewardConfigError(
             f"must be a rubric or a reward function, as {owner.__name__} is an installed module; "
             f"register other functions under a name, or write them in a file, got {shown(name)}"

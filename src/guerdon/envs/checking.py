@@ -156,10 +156,10 @@ def check_environment(
     failures = player.close()
     if failures:
         report.lines.append(CheckLine("it can be closed", "problem", _text(failures[0])))
-    stopped = lock_watch.since(began)
-    if stopped:
+    blocked = lock_watch.since(began)
+    if blocked:
         detail = (
-            f"{stopped}, and stopped every other environment of the process, which threads can't "
+            f"{blocked}, and stopped every other environment of the process, which threads can't "
             "prevent: use code that releases the lock, or servers of their own"
         )
         report.lines.append(CheckLine("others run meanwhile", "note", detail))

@@ -1,9 +1,9 @@
-"""`lock_watch`: finds the environment that stops all others by holding the interpreter lock.
+"""`lock_watch`: logs which environment held the interpreter lock, so that no other one could run.
 
 Python code releases the lock every few milliseconds, and well-written C code while it computes.
 Other C code, such as a regular expression that backtracks, holds it until it ends: no other thread
-runs, and no event loop. Afterwards it is known which thread computed in that time. The thread of an
-event loop also runs other code, such as a trainer's: for its calls only their time counts.
+runs, and no event loop. Afterwards the processor time of each thread shows which one computed. The
+thread of an event loop also runs other code, such as a trainer's: its calls are measured instead.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from weakref import WeakSet
 
 try:
     from time import clock_gettime, pthread_getcpuclockid
-except ImportError:  # not available on this platform: nobody is found
+except ImportError:  # not on this platform: no environment is named
     pthread_getcpuclockid = None  # type: ignore[assignment]
 
 __all__ = ["LockWatch", "WatchedThread", "lock_watch"]
 
 logger = logging.getLogger("guerdon.envs")
 
-# Seconds between two looks.
+# Seconds between two measurements.
 TICK_S = 0.1
-# Seconds for which a lock is held, or an event loop is blocked, that are reported.
+# The shortest time for which the lock is held, or an event loop blocked, that is reported.
 LONG_S = 1.0
 
 
 class WatchedThread:
-    """A thread that calls environments; made and changed in that thread.
+    """A thread that calls environments; created and changed in that thread.
 
     Attributes:
-        owner: Whose environment it called last.
+        owner: The name of the environment that it called last.
         what: What it called.
         began: When that call began, or was resumed, on the monotonic clock; 0.0 while the event
             loop runs something else.
@@ -52,18 +52,18 @@ class WatchedThread:
         self.computed()
 
     def begin(self, owner: str, what: str, now: float) -> None:
-        """Note that a call begins."""
+        """Record that a call begins."""
         self.owner, self.what, self.began = owner, what, now
 
     def end(self) -> None:
-        """Note that a call of an event loop has ended, or waits."""
+        """Record that a call of an event loop has ended, or waits."""
         now = monotonic()
-        if self.blocks_loop(now):  # and held the lock, otherwise it would have been seen before
+        if self.blocks_loop(now):  # while it held the lock: else it would be reported already
             lock_watch.report(f"{self} blocked the event loop for {now - self.began:.1f} s", now)
         self.began = 0.0
 
     def computed(self) -> float:
-        """Return the processor time that it used since the last call of this, in seconds."""
+        """Return the seconds of processor time that it used since the last call of this method."""
         if self._clock is None:
             return 0.0
         now = clock_gettime(self._clock)
@@ -71,7 +71,7 @@ class WatchedThread:
         return used
 
     def blocks_loop(self, now: float) -> bool:
-        """Whether one call blocks the event loop for long; once for each such call."""
+        """Whether a call blocks the event loop for long; True once for each call."""
         began = self.began
         if not self._runs_loop or not began or now - began < LONG_S or began == self._reported:
             return False
@@ -83,10 +83,10 @@ class WatchedThread:
 
 
 class LockWatch:
-    """Looks after the threads that call environments, in a thread of its own while there are any.
+    """Measures the threads that call environments, in another thread, which ends with the last one.
 
     Example:
-        >>> lock_watch.since(monotonic())  # what ended later than now
+        >>> lock_watch.since(monotonic())
         ''
     """
 
@@ -95,11 +95,13 @@ class LockWatch:
         self._threads: WeakSet[WatchedThread] = WeakSet()
         self._lock = threading.RLock()
         self._watcher: threading.Thread | None = None
-        self._holds: deque[tuple[str, float]] = deque(maxlen=16)  # who did what, and its end
-        self._looked = self._used = 0.0  # at the last look: the time, and the process's computing
+        self._holds: deque[tuple[str, float]] = deque(
+            maxlen=16
+        )  # the message, and when the lock was released
+        self._measured = self._used = 0.0  # the last time, and processor time of the process
 
     def add(self, thread: WatchedThread) -> None:
-        """Watch a thread."""
+        """Add a thread."""
         with self._lock:
             self._threads.add(thread)
             if self._watcher is None:
@@ -109,20 +111,20 @@ class LockWatch:
                 except RuntimeError:  # no further thread can be started
                     return
                 self._watcher = watcher
-                self._looked, self._used = monotonic(), process_time()
+                self._measured, self._used = monotonic(), process_time()
 
     def discard(self, thread: WatchedThread) -> None:
-        """Watch a thread no longer."""
+        """Remove a thread."""
         with self._lock:
             if self._watcher is not None:
-                self._look()  # it may have held the lock until now
+                self._measure()  # it may have held the lock until now
             self._threads.discard(thread)
 
     def since(self, began: float) -> str:
-        """Return who stopped the others since a time, for error messages; empty if nobody did."""
+        """Return what blocked other environments after a time, for error messages; else empty."""
         with self._lock:
             if self._watcher is not None:
-                self._look()
+                self._measure()
             return "; ".join(text for text, ended in self._holds if ended > began)
 
     def _watch(self) -> None:
@@ -132,22 +134,22 @@ class LockWatch:
                 if not self._threads:
                     self._watcher = None
                     return
-                self._look()
+                self._measure()
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         now, used = monotonic(), process_time()
-        late, used_since = now - self._looked - TICK_S, used - self._used
-        self._looked, self._used = now, used
+        late, used_since = now - self._measured - TICK_S, used - self._used
+        self._measured, self._used = now, used
         for thread in self._threads:
             computed = thread.computed()
-            # This thread is also late if the machine is busy: then nobody has computed for long.
+            # This thread is late on a busy machine, too: then none of the others computed for long.
             if late > LONG_S and computed > max(late / 10, used_since / 2):
                 self.report(f"{thread} held the interpreter lock for {late:.1f} s", now)
             elif thread.blocks_loop(now):
                 self.report(f"{thread} blocks the event loop", now)
 
     def report(self, text: str, now: float) -> None:
-        """Log who stopped the others until now."""
+        """Log what blocked the other environments until now."""
         with self._lock:
             self._holds.append((text, now))
         logger.warning("%s: meanwhile no other environment of this process runs", text)

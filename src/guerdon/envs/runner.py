@@ -70,8 +70,8 @@ QUEUE_S = 60.0
 LEAF_THREADS = 8
 
 
-def stopped_by(since: float) -> str:
-    """Return who stopped all environments of this process since a time, to be added to an error."""
+def blocked_by(since: float) -> str:
+    """Return what blocked all environments of this process after a time, as the end of an error."""
     found = lock_watch.since(since)
     return f" ({found})" if found else ""
 
@@ -352,7 +352,7 @@ class EnvCall:
     Attributes:
         function: What to call, without arguments; of a task, it returns an awaitable.
         what: What the call does, for error messages.
-        owner: Whose environment it calls, for error messages.
+        owner: The name of the environment that it calls, for error messages.
         waiting: Receives the result, if there is no `finish`.
         finish: Called with the call in the event loop once it has ended, unless it was abandoned.
         limit_s: Seconds that the call may take from its start, if it is watched.
@@ -445,7 +445,7 @@ class EnvCall:
         Args:
             now: The time on the monotonic clock.
             blocked_s: Seconds for which the event loop just couldn't run. The call has that time
-                in addition: it may have been stopped, too.
+                in addition: it may have been blocked, too.
         """
         waiting, started, waited = self.waiting, self.started_at, now - self.submitted_at
         if waiting is None or waiting.done():
@@ -453,7 +453,7 @@ class EnvCall:
         self.added_s += min(blocked_s, self.limit_s)
         if started and now - started > self.limit_s + self.added_s:
             text = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
-            text += stopped_by(started)
+            text += blocked_by(started)
             waiting.set_exception(EnvTimeoutError(text, seconds=self.limit_s))
         elif not started and waited > max(QUEUE_S, 10 * self.limit_s):
             text = f"{self.what} got no thread for {waited:.0f} s: all environments are busy"
@@ -489,7 +489,7 @@ class EnvThreads:
         self._name = name
         self._queue: SimpleQueue[EnvCall | None] = SimpleQueue()
         self._ended: deque[EnvCall] = deque()
-        self._hanging: dict[EnvCall, None] = {}  # abandoned calls that run, in their order
+        self._hanging: dict[EnvCall, None] = {}  # abandoned calls that still run, the oldest first
         self._outstanding = 0
         self._is_woken = False  # whether the loop knows that calls have ended
         self._is_closed = False

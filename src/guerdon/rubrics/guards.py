@@ -205,7 +205,7 @@ class Guarded(Container):
         steps = step_rewards.stamps(self)
         scores = step_rewards.scores_at(self, steps)
         substitutes = {stamp: scores[stamp] for stamp in steps if step_rewards.failed(self, stamp)}
-        if steps and steps[-1] in substitutes:  # of the episode, too
+        if steps and steps[-1] in substitutes:  # which is also the score of the episode
             return scores
         rewards = step_rewards.by_step(self._only_child())
         return {**step_rewards.on(steps, rewards), **substitutes}

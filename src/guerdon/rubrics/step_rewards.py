@@ -44,7 +44,7 @@ def compute(rubric: Any) -> list[float]:
         check_known(rubric, stamp)
     rewards = by_step(rubric)
     for stamp, reward in rewards.items():
-        if math.isnan(reward):  # a shared rubric failed in another place
+        if math.isnan(reward):  # a rubric that is shared failed elsewhere
             for each in rubric.rubrics():
                 check_known(each, stamp)
     return [finite(rubric, rewards[stamp]) for stamp in sorted(rewards)]

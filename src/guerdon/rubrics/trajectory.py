@@ -152,7 +152,7 @@ class TrajectoryRubric(Rubric):
     def _final_score(self) -> float:
         """The score of the episode so far, of which there is at least one step."""
         if self._stamps and is_done(self._trajectory[-1][1]):
-            step_rewards.check_known(self, self._stamps[-1])  # else a judge would be asked again
+            step_rewards.check_known(self, self._stamps[-1])  # without asking a judge again
         score: Any = type(self).score_trajectory
         if not is_async_callable(score):
             return finite(self, self.score_trajectory(self._trajectory))

@@ -17,7 +17,7 @@ OPENING_SECONDS = 10.0
 OPENING_MEMORY = 4 << 30
 OPENING_PROCESSES = 64
 OPENING_OUTPUT = 64 << 10
-# How many times as long as a call it may take.
+# The time for it, in time limits of a call.
 OPENING_CALLS = 5
 
 

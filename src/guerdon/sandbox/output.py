@@ -1,7 +1,7 @@
-"""`check_output`: whether an untrusted program prints what it should for given inputs.
+"""`check_output`: whether an untrusted program prints the expected output for each input.
 
-Each case is a run of its own. The program receives the input; what it should print, the comparison
-and the result stay in this process.
+Each case is a separate run. The program receives the input; the expected output, the comparison and
+the result stay in this process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOLERANCE = 1e-6
 LONGEST = 300  # characters of an error in a verdict
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-# Narrower than what `float` reads, which includes ``nan``, ``1_000`` and digits of all scripts.
+# Narrower than what `float` accepts, which includes ``nan``, ``1_000`` and digits of all scripts.
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 # Whether a program compiles, in a sandbox: a hostile one can exhaust or crash the compiler.
@@ -48,7 +48,7 @@ def check_output(
     compare: str | Callable[[str, str, str], bool] = "whitespace",
     limits: Limits | None = None,
 ) -> Verdict:
-    r"""Run a program once for each input, and compare what it prints with what it should.
+    r"""Run a program once for each input, and compare its output with the expected one.
 
     For tasks that read standard input and write standard output, such as those of APPS without
     ``fn_name`` and of CodeContests; `check_program` is for tasks with a function or a class.
@@ -129,10 +129,10 @@ async def check_output_async(
 
 
 class _Check:
-    """A check of a program: its arguments, and the results of the cases that ran.
+    """The check of a program: its arguments, and the results of its cases so far.
 
     Attributes:
-        execution: How the run that `runs` gave last has ended.
+        execution: The result of the last run of `runs`.
     """
 
     execution: Execution
@@ -160,9 +160,7 @@ class _Check:
         self.compare = compare
         if not callable(compare):
             check_choice("compare", compare, COMPARISONS)
-        own = getattr(sandbox, "limits", None)
-        default = own if isinstance(own, Limits) else Limits()
-        self.limits = check_type("limits", limits or default, Limits)
+        self.limits = check_type("limits", limits or getattr(sandbox, "limits", Limits()), Limits)
         self.tests: list[bool] = []
         self.ended: Ending = "ok"
         self.compile_error: str | None = None
@@ -178,7 +176,7 @@ class _Check:
             limits = replace(self.limits, output_bytes=room)
             yield {"program": self.program, "stdin": stdin, "limits": limits}
             execution = self.execution
-            # As every program does that doesn't compile, and others.
+            # Programs that don't compile exit with 1, and others may, too.
             if not self.tests and execution.exit_code == 1:
                 source = self.program.encode("utf-8", "surrogatepass")
                 yield {"program": _COMPILE, "stdin": source, "limits": self.limits}
@@ -206,7 +204,7 @@ class _Check:
         where = f"`compare` failed on case {len(self.tests) + 1} of {len(self.cases)}"
         try:
             accepted = self.compare(stdin, expected, printed)
-            if accepted in (True, False):  # also those of numpy
+            if accepted in (True, False):  # numpy's, too
                 return bool(accepted)
         except Exception as error:
             raise InvalidArgumentError(f"{where}: {type(error).__name__}: {error}") from error
@@ -242,7 +240,7 @@ def _last_line(text: str) -> str:
     return "".join(filter(str.isprintable, line))[:LONGEST]
 
 
-# Comparisons of what was expected with what was printed ------------------------------------------
+# Comparisons of expected and printed output ------------------------------------------------------
 
 
 def _same_characters(expected: str, printed: str) -> bool:
@@ -275,7 +273,7 @@ def _close(expected: str, printed: str) -> bool:
         return False
     one, other = float(expected), float(printed)
     close = math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    return close and math.isfinite(one)  # not two numbers that are both too large
+    return close and math.isfinite(one)  # False if both are too large for a float
 
 
 COMPARISONS: dict[str, Callable[[str, str], bool]] = {

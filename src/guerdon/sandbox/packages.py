@@ -49,21 +49,10 @@ def find_packages(names: Sequence[str]) -> tuple[Packages, list[str]]:
         raise InvalidArgumentError(f"`packages` must be a list of names, got {shown(names)}")
     found: Packages = {"modules": {}, "metadata": {}, "preload": []}
     paths: list[str] = []
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop(0)
-        named = name in names
-        if _normalized(name) in found["metadata"]:
-            continue
-        try:
-            package = Distribution.from_name(name)
-        except (PackageNotFoundError, ValueError):
-            if named:
-                raise _not_installed(name) from None
-            continue  # an import of it fails, as it does without a sandbox
+    for name, package in _with_required(names).items():
         entries = _entries(package)
         modules = dict(_modules(entries))
-        if named and not modules:
+        if name in names and not modules:
             raise InvalidArgumentError(
                 f"`packages` has {name!r:.100}, whose installation lists no modules; an editable "
                 "installation can't be used"
@@ -71,14 +60,26 @@ def find_packages(names: Sequence[str]) -> tuple[Packages, list[str]]:
         paths += entries
         found["modules"] |= modules
         info = [entry for entry in entries if entry.endswith((".dist-info", ".egg-info"))]
-        found["metadata"][_normalized(name)] = info[0] if info else ""
-        found["preload"] += [each for each in modules if named and not each.startswith("_")]
-        waiting += _required(package)
+        found["metadata"] |= {re.sub(r"[-_.]+", "-", name).lower(): each for each in info}
+        found["preload"] += [each for each in modules if name in names and each[0] != "_"]
     return found, paths
 
 
-def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+def _with_required(names: Sequence[str]) -> dict[str, Distribution]:
+    """Return packages, and those that they require, by name."""
+    found: dict[str, Distribution] = {}
+    waiting = list(names)
+    for name in waiting:  # the loop appends to it
+        if name in found:
+            continue
+        try:
+            found[name] = Distribution.from_name(name)
+        except (PackageNotFoundError, ValueError):
+            if name in names:
+                raise _not_installed(name) from None
+            continue  # an import of it fails, as it does without a sandbox
+        waiting += _required(found[name])
+    return found
 
 
 def _not_installed(name: str) -> InvalidArgumentError:
@@ -93,7 +94,7 @@ def _not_installed(name: str) -> InvalidArgumentError:
 def _entries(package: Distribution) -> list[str]:
     """Return the files and folders of a package in the folder that it is installed in."""
     names = {file.parts[0] for file in package.files or ()} - {"..", "/", "__pycache__"}
-    # Files of an editable installation, and those that only start-up reads.
+    # Without files of an editable installation, and those that only the start of Python reads.
     own = sorted(name for name in names if not name.startswith("__") and name[-4:] != ".pth")
     return [os.path.realpath(str(package.locate_file(name))) for name in own]
 

@@ -83,7 +83,7 @@ class Capture:
                 return
             self.content += part
             self.ended = not part or len(self.content) > most
-            if len(part) < wanted:  # there is no more now
+            if len(part) < wanted:  # the pipe is empty now
                 return
 
     def close(self) -> None:
@@ -119,12 +119,12 @@ class Stream(Capture):
         self.flush()
 
     def flush(self) -> None:
-        """Write what the stream accepts now."""
+        """Write as much as the stream accepts."""
         try:
             self.unsent = self.unsent[os.write(self.reading, self.unsent) :]
         except BlockingIOError:
             return
-        except OSError:  # the call has ended, and is reported
+        except OSError:  # the call has ended, which is reported
             self.unsent = self.unsent[:0]
 
 

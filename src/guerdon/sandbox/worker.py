@@ -56,13 +56,13 @@ ENVIRONMENT = {
 # What an interpreter outside of the system's folders needs to start; calls don't see it.
 INTERPRETERS = {"LD_LIBRARY_PATH"}
 
-# The report of a call on a job that it has answered, and that didn't end it.
+# The report of a job that was answered, while its call continues.
 ANSWERED: dict[str, Any] = {"status": 0}
 
 # Bytes of an answer, and of a description.
 MAX_ANSWER = 64 << 20
 
-# How long a call may be kept, and the seconds between two measurements of it.
+# The time limit of a call that is kept, and the seconds between two measurements of it.
 KEPT_SECONDS, KEPT_LOOK = 1e9, 0.05
 
 CLOSED = "the sandbox was closed, or the call was cancelled"
@@ -182,7 +182,7 @@ class Worker:
             self._send({"jobs": [limits_message(task.limits) for task in tasks]}, tasks)
             message = self._listen(tasks, deadline)
         except OSError as error:
-            message = {"failed": self._gone(f"its worker is gone: {error}")}
+            message = {"failed": self._failure(f"its worker is gone: {error}")}
         except BaseException:  # such as ctrl-C: the calls still run
             self.broken = True
             raise
@@ -221,18 +221,18 @@ class Worker:
             for fd in ready:
                 if captures[fd].ended:
                     poller.unregister(fd)
-        return {"failed": self._gone("its worker doesn't answer")}
+        return {"failed": self._failure("its worker doesn't answer")}
 
     def _receive(self) -> dict[str, Any]:
         try:
             return receive(self._channel)[0]
         except EOFError:
-            return {"failed": self._gone("its worker was killed")}
+            return {"failed": self._failure("its worker was killed")}
         except (ValueError, OSError) as error:
-            return {"failed": self._gone(f"its worker is gone: {error}")}
+            return {"failed": self._failure(f"its worker is gone: {error}")}
 
-    def _gone(self, why: str) -> str:
-        """Return why a worker has no report."""
+    def _failure(self, why: str) -> str:
+        """Return the reason for a missing report."""
         return CLOSED if self._aborted else why
 
     def abort(self) -> None:
@@ -307,7 +307,7 @@ class FunctionWorker(Worker):
         unless it was the first: so it fails alone, and never because of those before it.
 
         Returns:
-            The answers; if this worker broke, only those up to then.
+            The answers; fewer if this worker broke.
         """
         self._check_owner()
         if self._kept is not None:
@@ -339,7 +339,7 @@ class FunctionWorker(Worker):
             report = self._exchange(task, job, last=last, alone=alone and not self._keep)
         except OSError as error:
             self.broken = True
-            report = {"problem": self._gone(f"its worker is gone: {error}")}
+            report = {"problem": self._failure(f"its worker is gone: {error}")}
         execution = task.execution(report)
         whole = execution.ending == "ok" and _missing(task.answer.content) == 0
         content = bytes(task.answer.content[LENGTH.size :]) if whole else None
@@ -397,7 +397,7 @@ class FunctionWorker(Worker):
                 exceeded = task.cause is not None
             elif not ready:
                 self.broken = True
-                return {"problem": self._gone("its worker doesn't answer")}
+                return {"problem": self._failure("its worker doesn't answer")}
             if exceeded:
                 send(self._channel, {"end": task.cause, "call": 0})
                 deadline = give_up_at
@@ -418,7 +418,7 @@ class FunctionWorker(Worker):
 
 
 def _register(poller: select.poll, task: Task) -> None:
-    """Wait for what a call writes, and for room for what it doesn't have yet."""
+    """Register what a call writes, and its stream while a job is not completely sent."""
     for capture in task.captures:
         if capture.ended:
             with contextlib.suppress(KeyError):

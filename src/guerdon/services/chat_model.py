@@ -476,13 +476,13 @@ def _tls() -> Any:
 
 @functools.cache
 def model_http_client() -> Any:
-    """The class of the HTTP clients that openai uses here."""
+    """The class of the HTTP clients for openai."""
     import openai
 
     class ModelHttpClient(openai.DefaultAsyncHttpxClient):
         """Doesn't follow redirects, and reads no more than `MAX_ANSWER` bytes of an answer.
 
-        A redirect may lead to another host: it would get the prompt, and its answer would count.
+        A redirect may lead to another host, which would receive the prompt and return the answer.
         """
 
         def __init__(self, **options: Any) -> None:

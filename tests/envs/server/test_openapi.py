@@ -135,6 +135,7 @@ def operations(url):
     return [operation.ok() for operation in schema.get_all_operations()]
 
 
+@pytest.mark.edge  # hundreds of requests to a real server
 def test_openapi_documents_all_answers_that_schemathesis_finds(serve):
     served = serve(Coding)
     found = operations(served.url)

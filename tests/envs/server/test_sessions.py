@@ -419,32 +419,17 @@ def test_session_reports_what_the_environment_raises_and_continues(play, fault, 
     assert client.ask(step("good"))["data"]["reward"] == 0.4
 
 
+@pytest.mark.parametrize("in_task", [False, True])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_session_reports_what_an_async_environment_raises(play, fault):
+def test_session_reports_what_an_async_environment_raises(play, fault, in_task):
     class Async(Echo):
         async def step_async(self, action, **kwargs):
-            await asyncio.sleep(0)
-            if action.text == "bad":
+            async def fail():
+                await asyncio.sleep(0)
                 FAULTS[fault]()
-            return await self.score_async(action, Said(text=action.text))
-
-    served = play(Async)
-    client, other = served.client(), served.client()
-    client.ask(RESET)
-    assert client.error(step("bad")) == "EXECUTION_ERROR"
-    assert client.ask(step("good"))["data"]["reward"] == 0.4
-    assert other.ask(step("good"))["data"]["reward"] == 0.4
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_session_reports_what_a_task_of_an_async_environment_raises(play, error):
-    class Async(Echo):
-        async def step_async(self, action, **kwargs):
-            async def task():
-                raise error
 
             if action.text == "bad":
-                await asyncio.create_task(task())
+                await (asyncio.create_task(fail()) if in_task else fail())
             return await self.score_async(action, Said(text=action.text))
 
     served = play(Async)

@@ -1,10 +1,14 @@
-"""How a server ends: what runs is let end, what doesn't is given up."""
+"""How a server ends: running steps end, and those that hang are abandoned."""
 
 import asyncio
 import threading
 import time
 
+import pytest
+
 from tests.envs.server.worlds import RESET, STATE, Echo, Raw, Said, counted, step
+
+pytestmark = pytest.mark.edge  # real servers that end
 
 
 def waiting(hold, inside):

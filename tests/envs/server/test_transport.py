@@ -9,6 +9,8 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.envs.server.worlds import CLOSE, RESET, SOON, STATE, Echo, Raw, Said, open_files, step
 
+pytestmark = pytest.mark.edge  # real servers, with clients that are slow or silent
+
 MEGABYTE = 2**20
 
 

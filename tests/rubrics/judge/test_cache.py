@@ -205,6 +205,7 @@ def _use(cache, number):
     cache.close()
 
 
+@pytest.mark.edge
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_sqlite_cache_is_shared_by_processes(tmp_path, start):

@@ -90,7 +90,7 @@ class PoolBackend(ABC):
 
     @property
     def hanging(self) -> int:
-        """How many environments hang in calls that were given up."""
+        """How many environments hang in calls that exceeded their time limit."""
         return 0
 
     @abstractmethod
@@ -153,7 +153,7 @@ class ThreadBackend(PoolBackend):
 
     @property
     def hanging(self) -> int:
-        """How many environments hang in calls that were given up; each occupies a thread."""
+        """How many environments hang in calls that exceeded their time limit, each in a thread."""
         return 0 if self._threads is None else self._threads.stuck
 
     async def open(self) -> None:

@@ -13,7 +13,7 @@ from guerdon._background import SyncWrapper, run, sync_method, wait_for
 from guerdon._validation import check_integer, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall, ThreadBackend
 from guerdon.envs.registry import find_environment
-from guerdon.envs.runner import BLOCKED_S, stopped_by
+from guerdon.envs.runner import BLOCKED_S, blocked_by
 from guerdon.errors import EnvError, EnvTimeoutError, InvalidActionError, InvalidArgumentError
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
@@ -270,8 +270,7 @@ class EnvPool:
         calls = [call for call in calls if not call.over]
         if calls and late > BLOCKED_S:  # the event loop was blocked, and perhaps every environment
             wait = min(late, limit)
-            loop = asyncio.get_running_loop()
-            loop.call_later(wait, self._give_up, calls, limit, began)
+            asyncio.get_running_loop().call_later(wait, self._give_up, calls, limit, began)
         else:
             self._give_up(calls, limit, began)
 
@@ -280,7 +279,7 @@ class EnvPool:
             if not call.over:
                 self._backend.give_up(call)
                 what = "reset" if call.is_reset else "step"
-                text = f"the {what} took longer than {limit:g} s{stopped_by(began)}"
+                text = f"the {what} took longer than {limit:g} s{blocked_by(began)}"
                 call.finish(None, EnvTimeoutError(text, seconds=limit))
 
     async def _settled(self, slots: list[int]) -> None:

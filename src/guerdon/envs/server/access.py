@@ -87,7 +87,7 @@ class AccessControl:
 
     def _is_of_other_site(self, headers: Headers, name: str) -> bool:
         origin = headers.get("origin")
-        if origin is None:  # an image or a link, for which browsers send none
+        if origin is None:  # browsers send none for images and links
             return headers.get("sec-fetch-site") == "cross-site"
         own = name if self._token is not None or _is_address(name) else None
         return not self._is_accepted(_hostname(origin), own)

@@ -212,7 +212,7 @@ class _BoundedFrames(ServerProtocol):
 
 
 class _BoundedWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol, with limits on frames and on clients that are slow.
+    """uvicorn's WebSocket protocol, with limits on frames and on slow clients.
 
     Neither uvicorn nor websockets has settings for them.
     """
@@ -263,7 +263,7 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
         self._abort_soon()
 
     async def receive(self) -> Any:
-        if not self.queue.empty():  # other connections have their turn between its messages
+        if not self.queue.empty():  # other connections run between its messages
             await asyncio.sleep(0)
         return await super().receive()
 

@@ -46,7 +46,7 @@ class ScoredChunk:
         encoded: The result rows as JSONL.
         rows: The number of rows.
         read: The number of bytes that their lines have.
-        batches: The number of batches.
+        batches: The number of batches that were to be scored.
         seconds: How long scoring took.
         interrupted: Whether ctrl-C ended it before its last batch.
         summary: The summary of the rows; None if the summary of the run has them already.

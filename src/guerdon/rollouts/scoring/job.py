@@ -249,7 +249,7 @@ class ScoringJob:
                 workers=self.workers,
                 stop=stop,
                 interrupts=interrupts,
-                chunks=pipeline.scorer.scores_chunks,
+                chunks=pipeline.scores_chunks,
             )
         if self.workers > 1:
             return execution.score_in_processes(
@@ -304,6 +304,7 @@ class ScoringPipeline:
             self.credit = RowCredit(job.credit) if job.credit is not None else None
             self._opened = opening.pop_all()
         self.takes_groups = self.scorer.takes_groups or self.credit is not None
+        self.scores_chunks = self.scorer.scores_chunks and not self.takes_groups
         self.fingerprint = self.scorer.fingerprint
         if self.credit is not None:
             self.fingerprint = fingerprint_of(self.fingerprint, *self.credit.identity)
@@ -350,24 +351,25 @@ class ScoringPipeline:
             into: The summary in which to count the rows; None counts them in a new one.
             allowed: Where ctrl-C may interrupt; the batches before it are kept.
         """
-        start, interrupted, count = perf_counter(), False, len(batches)
-        if self.scorer.scores_chunks and not self.takes_groups:
-            batches = [[line for lines in batches for line in lines]]
+        start, interrupted = perf_counter(), False
+        together = [list(itertools.chain(*batches))] if self.scores_chunks else batches
         scored: list[list[ScoredRow]] = []
         try:
             with allowed():
-                for lines in batches:
+                for lines in together:
                     scored.append(self.score(lines))
         except KeyboardInterrupt:
             interrupted = True
         summary = self.new_summary() if into is None else into
         for batch in scored:
             self.count(batch, summary)
+        rows = [row for row, _ in itertools.chain(*scored)]
+        finished = itertools.chain(*together[: len(scored)])
         return ScoredChunk(
-            encoded=b"".join(encode_row(row) for batch in scored for row, _ in batch),
-            rows=sum(map(len, scored)),
-            read=sum(len(line) for lines in batches[: len(scored)] for _, line in lines),
-            batches=count if len(scored) == len(batches) else len(scored),
+            encoded=b"".join(map(encode_row, rows)),
+            rows=len(rows),
+            read=sum(len(line) for _, line in finished),
+            batches=len(batches),
             seconds=perf_counter() - start,
             interrupted=interrupted,
             summary=summary if into is None else None,

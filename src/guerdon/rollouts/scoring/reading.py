@@ -152,11 +152,8 @@ def decode_line(number: int, line: bytes) -> Any:
     try:
         return parse_json((line.removeprefix(BOM) if number == 1 else line).decode().strip())
     except (ValueError, RecursionError) as error:
-        hint = (
-            ""
-            if line.endswith(b"\n")
-            else "; without a line break at its end, it may be incomplete"
-        )
+        is_whole = line.endswith(b"\n")
+        hint = "" if is_whole else "; without a line break at its end, it may be incomplete"
         raise RolloutError(f"the line is not valid JSON: {error}{hint}", line=number) from None
 
 

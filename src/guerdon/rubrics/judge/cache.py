@@ -157,8 +157,8 @@ class SqliteCache(Cache):
     """Keeps answers in a file, for later runs and for other processes at the same time.
 
     It stores digests of prompts, not prompts. A thread of its own reads and writes the file. If
-    the file fails later, is locked for a second or gives no answer in two, that is logged once, and
-    for 30 seconds all questions are asked without it: a cache never makes a judgement fail.
+    the file fails later, is locked for a second or doesn't answer within two, that is logged once,
+    and it is not used for 30 seconds: a cache never makes a judgement fail.
 
     Example:
         >>> import tempfile
@@ -229,8 +229,8 @@ class SqliteCache(Cache):
 
     def _start(self, work: Callable[..., T | None], *values: str) -> Future[T | None]:
         if self._process != os.getpid():
-            self._reset()  # SQLite can't be used across a fork, and the thread isn't there
-        if not self._is_skipped():  # else its thread may be waiting for a drive
+            self._reset()  # a fork has neither the connection nor the thread
+        if not self._is_skipped():  # its thread may wait for a drive
             try:
                 return self._executor.submit(self._use, work, *values)
             except RuntimeError as error:  # no thread can be started
@@ -258,7 +258,7 @@ class SqliteCache(Cache):
         return time.monotonic() < self._skipped_until
 
     def _skip(self, reason: object) -> None:
-        """Don't use the file for some time; the first failure of several is logged."""
+        """Stop using the file for some time; of several failures, log the first."""
         self._skipped_until = time.monotonic() + SKIPPED_S
         if not self._is_failing:
             self._is_failing = True
@@ -267,7 +267,7 @@ class SqliteCache(Cache):
     # In the thread of the executor
 
     def _use(self, work: Callable[..., T | None], *values: str) -> T | None:
-        if self._is_skipped():  # since this was submitted
+        if self._is_skipped():  # it failed after this was submitted
             return None
         try:
             result = work(*values)

@@ -8,7 +8,6 @@ import importlib.metadata
 import importlib.util
 import shlex
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,6 @@ __all__ = ["RewardSource"]
 TEXT_FILE = "<reward>"
 
 _GUERDON = Path(__file__).resolve().parents[2]
-_STDLIB = sysconfig.get_path("stdlib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +235,7 @@ def _find_module(
     folders = tuple(found.submodule_search_locations or ())
     code = [Path(each) for each in folders or filter(None, [file])]
     home = code[0].resolve() if code else _GUERDON  # built in
-    if home.is_relative_to(_GUERDON) or is_installed(home) or home.is_relative_to(_STDLIB):
+    if home.is_relative_to(_GUERDON) or is_installed(home):
         return {}, [], None
     if _within(home.parent, allowed):
         return {"folder": str(home.parent)}, [], home.parent

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class AllowedPackages:
     """Finds the top-level modules of packages, and their metadata, for `sys.meta_path`.
 
-    A folder on `sys.path` would have to be listed to import from it.
+    Python lists a folder on `sys.path`, and the sandbox refuses that for the folder of packages.
 
     Args:
         packages: The packages.
@@ -52,7 +52,7 @@ class AllowedPackages:
 
         wanted = context.name and re.sub(r"[-_.]+", "-", context.name).lower()
         for name, path in self._metadata.items():
-            if path and wanted in (None, name):
+            if wanted in (None, name):
                 yield Distribution.at(path)
 
 
@@ -64,12 +64,12 @@ def import_packages(packages: Packages) -> None:
     """
     sys.meta_path.append(AllowedPackages(packages))
     for name in packages["preload"]:
-        with contextlib.suppress(Exception):  # a program that imports it has the same exception
+        with contextlib.suppress(Exception):  # a program that imports it gets the same exception
             importlib.import_module(name)
         if sys.platform == "linux" and len(os.listdir("/proc/self/task")) > 1:
             raise SandboxError(
                 f"importing {name} starts a thread that doesn't end, so programs can't use it"
             )
     random = sys.modules.get("numpy.random")
-    if random is not None:  # Python's own module does the same
+    if random is not None:  # as the module `random` does
         os.register_at_fork(after_in_child=random.seed)
