@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from guerdon._validation import check_type
 from guerdon.errors import InvalidArgumentError, SandboxError, TestsError
 from guerdon.sandbox.protocol import Ending, Execution, Limits, Program, Sandbox
 from guerdon.sandbox.testing.inside import program_of
@@ -212,22 +213,17 @@ class _Check:
         for number, test in enumerate(tests, start=1):
             _compile(test, f"test {number} of {len(tests)}")
         self.entry_point = entry_point
-        own = getattr(sandbox, "limits", None)
-        self.limits = limits or (own if isinstance(own, Limits) else Limits())
+        self.limits = check_type("limits", limits or getattr(sandbox, "limits", Limits()), Limits)
         units = [units_of(test, entry_point) for test in tests]
         self.names = [name for found in units for name in found]
         self.total = len(self.names)
         output = max(self.limits.output_bytes, OVERHEAD + 2 * self.total)
         self.run_limits = replace(self.limits, output_bytes=output)
         starter = _completed(starter)
-        defined = _defined(starter)
-        is_class = entry_point[0].isupper()
-        if entry_point in defined:
-            is_class = defined[entry_point] == "class"
-        shared = {"entry_point": entry_point, "is_class": is_class, "starter": starter}
-        classes = [
-            name for name, how in defined.items() if name != entry_point and how != "function"
-        ]
+        defined = dict(_defined(starter))
+        what = defined.pop(entry_point, "class" if entry_point[0].isupper() else "function")
+        shared = {"entry_point": entry_point, "is_class": what == "class", "starter": starter}
+        classes = [name for name, how in defined.items() if how != "function"]
         preloaded = frozenset(getattr(sandbox, "preloaded", ()))
 
         def run(side: str, job: dict[str, Any]) -> Program:
