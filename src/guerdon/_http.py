@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
 import re
 from importlib import import_module
 from typing import Any
 
-__all__ = ["ACCEPTED", "MAX_ANSWER", "hide_query", "read_answer", "shown_url"]
+__all__ = ["ACCEPTED", "MAX_ANSWER", "hide_query", "is_loopback", "read_answer", "shown_url"]
 
 # The most bytes of an answer, after decompression.
 MAX_ANSWER = 16 * 2**20
@@ -25,6 +26,21 @@ def shown_url(url: object) -> str:
         'https://host:8000/v1'
     """
     return re.sub(r"(?<=//)[^/]*@", "", re.split(r"[?#]", str(url), maxsplit=1)[0])
+
+
+def is_loopback(name: object) -> bool:
+    """Return whether an address is one of the loopback.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("::ffff:127.0.0.1"), is_loopback("0.0.0.0")
+        (True, True, False)
+    """
+    try:
+        address = ipaddress.ip_address(str(name))
+        mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:127.0.0.1
+        return bool((mapped or address).is_loopback)
+    except ValueError:
+        return str(name) == "localhost"
 
 
 def hide_query(request: Any) -> None:

@@ -4,6 +4,7 @@
 import json
 import os
 import signal
+import socket
 import threading
 
 import pytest
@@ -361,3 +362,13 @@ def test_function_pool_call_ends_at_its_time_limit(opened):
     text = "def f(messages):\n    import time\n    time.sleep(0.7)\n    return 1.0"
     result = opened(text, limits=Limits(seconds=0.2)).evaluate(CHAT)
     assert result.error.startswith("timeout: it was not done within 0.2 s")
+
+
+@pytest.mark.parametrize("reuse", [False, True], ids=["forked", "reused"])
+def test_function_worker_run_without_its_supervisor_is_a_sandbox_error(pool_of, reuse):
+    pool = pool_of(GOOD, reuse=reuse)
+    with pool._pool.worker() as worker:
+        worker._channel.shutdown(socket.SHUT_RDWR)
+        [answer] = worker.run([b"{}"])
+    assert (answer.content, answer.execution.ending) == (None, "sandbox_error")
+    assert answer.execution.detail.startswith("its worker is gone: ")

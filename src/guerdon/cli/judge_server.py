@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from guerdon._http import shown_url
+from guerdon._http import is_loopback, shown_url
 from guerdon.cli import options
 from guerdon.cli.console import warn
 from guerdon.errors import InvalidArgumentError, ServiceUnavailableError
@@ -111,7 +111,8 @@ def judge_server(
                 signal.signal(number, _end)
             serve_mcp_stdio(server)
             return
-        options.warn_if_exposed(host, token)
+        if token is None and not is_loopback(host):
+            warn(f"anyone who can reach {host} can use this server; --token requires a token")
         serve_mcp(
             server,
             host=host,

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
-from guerdon.cli.console import warn
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.reading import FORMATS
 
 __all__ = [
     "AsJson", "At", "By", "Environment", "ExitCode", "Format", "Host", "Port", "Rollouts",
-    "ScoreFailed", "Token", "check_token", "warn_if_exposed",
+    "ScoreFailed", "Token", "check_token",
 ]  # fmt: skip
 
 
@@ -89,11 +88,3 @@ def check_token(token: str | None) -> None:
     """
     if token is None and os.environ.get("GUERDON_TOKEN") == "":
         raise InvalidArgumentError("GUERDON_TOKEN is set and empty; set a token, or unset it")
-
-
-def warn_if_exposed(host: str, token: str | None) -> None:
-    """Warn of a server that others can reach without a token."""
-    from guerdon.envs.server.access import is_loopback
-
-    if token is None and not is_loopback(host):
-        warn(f"anyone who can reach {host} can use this server; --token requires a token")

@@ -95,10 +95,10 @@ class LockWatch:
         self._threads: WeakSet[WatchedThread] = WeakSet()
         self._lock = threading.RLock()
         self._watcher: threading.Thread | None = None
-        self._holds: deque[tuple[str, float]] = deque(
-            maxlen=16
-        )  # the message, and when the lock was released
-        self._measured = self._used = 0.0  # the last time, and processor time of the process
+        # The latest reports, and when each was made.
+        self._reports: deque[tuple[str, float]] = deque(maxlen=16)
+        # When it measured last, and the processor time of the process then.
+        self._measured = self._used = 0.0
 
     def add(self, thread: WatchedThread) -> None:
         """Add a thread."""
@@ -116,16 +116,14 @@ class LockWatch:
     def discard(self, thread: WatchedThread) -> None:
         """Remove a thread."""
         with self._lock:
-            if self._watcher is not None:
-                self._measure()  # it may have held the lock until now
+            self._measure()  # it may have held the lock until now
             self._threads.discard(thread)
 
     def since(self, began: float) -> str:
         """Return what blocked other environments after a time, for error messages; else empty."""
         with self._lock:
-            if self._watcher is not None:
-                self._measure()
-            return "; ".join(text for text, ended in self._holds if ended > began)
+            self._measure()
+            return "; ".join(text for text, ended in self._reports if ended > began)
 
     def _watch(self) -> None:
         while True:
@@ -137,6 +135,8 @@ class LockWatch:
                 self._measure()
 
     def _measure(self) -> None:
+        if self._watcher is None:
+            return
         now, used = monotonic(), process_time()
         late, used_since = now - self._measured - TICK_S, used - self._used
         self._measured, self._used = now, used
@@ -151,7 +151,7 @@ class LockWatch:
     def report(self, text: str, now: float) -> None:
         """Log what blocked the other environments until now."""
         with self._lock:
-            self._holds.append((text, now))
+            self._reports.append((text, now))
         logger.warning("%s: meanwhile no other environment of this process runs", text)
 
 

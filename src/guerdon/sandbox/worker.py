@@ -331,22 +331,28 @@ class FunctionWorker(Worker):
             job: The job.
             left: How many jobs there are, from this one on.
         """
-        last, alone = left == 1 and not self._keep, self._kept is None and left == 1
+        last = left == 1 and not self._keep
         try:
             task = self._kept or self._begin(left)
             for capture in task.captures:
                 capture.content.clear()
-            report = self._exchange(task, job, last=last, alone=alone and not self._keep)
-        except OSError as error:
+            report = self._exchange(task, job, last=last)
+        except OSError as error:  # also of `_begin`
             self.broken = True
-            report = {"problem": self._failure(f"its worker is gone: {error}")}
+            self._end_call()
+            why = self._failure(f"its worker is gone: {error}")
+            return Answer(None, Execution("sandbox_error", detail=why))
         execution = task.execution(report)
         whole = execution.ending == "ok" and _missing(task.answer.content) == 0
         content = bytes(task.answer.content[LENGTH.size :]) if whole else None
         if last or content is None:
-            task.close()
-            self._kept = None
+            self._end_call()
         return Answer(content, execution)
+
+    def _end_call(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def _begin(self, jobs: int) -> Task:
         """Start a call."""
@@ -354,19 +360,18 @@ class FunctionWorker(Worker):
         message = limits_message(self._limits)
         if self._keep:
             message = message | {"seconds": KEPT_SECONDS, "cpu": None, "every": KEPT_LOOK}
-        elif jobs > 1:
+        else:
             message = message | {name: jobs * message[name] for name in ("seconds", "cpu")}
         self._send({"jobs": [message]}, [task])
         return task
 
-    def _exchange(self, task: Task, job: bytes, *, last: bool, alone: bool) -> dict[str, Any]:
+    def _exchange(self, task: Task, job: bytes, *, last: bool) -> dict[str, Any]:
         """Send a job, and read its answer and what is printed meanwhile.
 
         Args:
             task: The call.
             job: The job.
             last: Whether to end the call with it.
-            alone: Whether it is the only one of the call, whose time the supervisor limits.
 
         Returns:
             The report of the call's end, or `ANSWERED`.
@@ -375,7 +380,7 @@ class FunctionWorker(Worker):
         assert isinstance(stream, Stream)
         began = monotonic()
         give_up_at = began + task.limits.seconds + GRACE
-        deadline = give_up_at if alone else began + task.limits.seconds
+        deadline = began + task.limits.seconds
         stream.send(JOB.pack(len(job), last) + job)
         poller = select.poll()
         poller.register(self._channel, select.POLLIN)
@@ -389,7 +394,7 @@ class FunctionWorker(Worker):
             exceeded = task.read()
             if self._channel.fileno() in dict(ready):
                 return self._ended(task)
-            if task.cause is None and not alone:
+            if task.cause is None:
                 missing = _missing(stream.content)
                 if missing == 0 and not last:
                     return ANSWERED | {"seconds": monotonic() - began}
@@ -412,8 +417,7 @@ class FunctionWorker(Worker):
 
     def close(self) -> None:
         """End all its processes."""
-        if self._kept is not None:
-            self._kept.close()
+        self._end_call()
         super().close()
 
 

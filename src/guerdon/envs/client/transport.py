@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
@@ -16,7 +15,7 @@ from websockets.frames import Close
 from websockets.http11 import Response
 from websockets.protocol import State
 
-from guerdon._http import shown_url
+from guerdon._http import is_loopback, shown_url
 from guerdon.errors import InvalidArgumentError
 
 __all__ = ["ASGITransport", "NetworkTransport", "WebSocket", "WebSocketTransport"]
@@ -71,10 +70,7 @@ def http_url(url: str) -> str:
 def is_loopback_url(url: str) -> bool:
     """Return whether an address belongs to this machine, which no proxy leads to."""
     name = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")
+    return is_loopback(name) or name.endswith(".localhost")
 
 
 def httpx_options(base_url: str) -> dict[str, Any]:

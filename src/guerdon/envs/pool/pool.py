@@ -265,22 +265,20 @@ class EnvPool:
         loop = asyncio.get_running_loop()
         return loop.call_later(limit, self._expire, calls, limit, monotonic())
 
-    def _expire(self, calls: list[PoolCall], limit: float, began: float) -> None:
+    def _expire(
+        self, calls: list[PoolCall], limit: float, began: float, is_last: bool = False
+    ) -> None:
         late = monotonic() - began - limit
         calls = [call for call in calls if not call.over]
-        if calls and late > BLOCKED_S:  # the event loop was blocked, and perhaps every environment
+        if calls and late > BLOCKED_S and not is_last:  # the event loop was blocked
             wait = min(late, limit)
-            asyncio.get_running_loop().call_later(wait, self._give_up, calls, limit, began)
-        else:
-            self._give_up(calls, limit, began)
-
-    def _give_up(self, calls: list[PoolCall], limit: float, began: float) -> None:
+            asyncio.get_running_loop().call_later(wait, self._expire, calls, limit, began, True)
+            return
         for call in calls:
-            if not call.over:
-                self._backend.give_up(call)
-                what = "reset" if call.is_reset else "step"
-                text = f"the {what} took longer than {limit:g} s{blocked_by(began)}"
-                call.finish(None, EnvTimeoutError(text, seconds=limit))
+            self._backend.give_up(call)
+            what = "reset" if call.is_reset else "step"
+            text = f"the {what} took longer than {limit:g} s{blocked_by(began)}"
+            call.finish(None, EnvTimeoutError(text, seconds=limit))
 
     async def _settled(self, slots: list[int]) -> None:
         """Wait for calls whose batch was cancelled."""

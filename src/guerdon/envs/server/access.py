@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Awaitable, Collection
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from guerdon._http import is_loopback
 from guerdon._validation import has_token
 from guerdon.envs.server.monitoring import log
 
-__all__ = ["AccessControl", "is_loopback"]
+__all__ = ["AccessControl"]
 
 OPEN_PATHS = ("/health",)  # for load balancers, which have no token
 HEADERS = {400: {"connection": "close"}, 401: {"www-authenticate": "Bearer"}}
@@ -109,18 +109,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_loopback(name: Any) -> bool:
-    """Return whether an address is one of the loopback.
-
-    Example:
-        >>> is_loopback("127.0.0.1"), is_loopback("::ffff:127.0.0.1"), is_loopback("0.0.0.0")
-        (True, True, False)
-    """
-    try:
-        address = ipaddress.ip_address(str(name))
-        mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:127.0.0.1
-        return (mapped or address).is_loopback
-    except ValueError:
-        return str(name) == "localhost"

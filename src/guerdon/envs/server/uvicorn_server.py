@@ -16,7 +16,7 @@ from websockets.exceptions import ProtocolError as FrameError
 from websockets.frames import Frame, Opcode
 from websockets.server import ServerProtocol
 
-from guerdon.envs.server.access import is_loopback
+from guerdon._http import is_loopback
 from guerdon.envs.server.app import EnvApp
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.monitoring import log

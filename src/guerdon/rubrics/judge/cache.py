@@ -157,7 +157,7 @@ class SqliteCache(Cache):
     """Keeps answers in a file, for later runs and for other processes at the same time.
 
     It stores digests of prompts, not prompts. A thread of its own reads and writes the file. If
-    the file fails later, is locked for a second or doesn't answer within two, that is logged once,
+    the file fails later, is locked for a second or doesn't answer within two, that is logged,
     and it is not used for 30 seconds: a cache never makes a judgement fail.
 
     Example:
@@ -224,7 +224,6 @@ class SqliteCache(Cache):
         self._opened: sqlite3.Connection | None = None
         self._executor = ThreadPoolExecutor(1, "guerdon-cache")
         self._skipped_until = 0.0
-        self._is_failing = False
         self._puts = -1  # the first one trims
 
     def _start(self, work: Callable[..., T | None], *values: str) -> Future[T | None]:
@@ -258,11 +257,10 @@ class SqliteCache(Cache):
         return time.monotonic() < self._skipped_until
 
     def _skip(self, reason: object) -> None:
-        """Stop using the file for some time; of several failures, log the first."""
+        """Stop using the file for some time, and log it once."""
+        if not self._is_skipped():
+            logger.warning("skipping the cache %s for %g s: %s", self.path, SKIPPED_S, reason)
         self._skipped_until = time.monotonic() + SKIPPED_S
-        if not self._is_failing:
-            self._is_failing = True
-            logger.warning("skipping the cache %s until it works again: %s", self.path, reason)
 
     # In the thread of the executor
 
@@ -270,12 +268,10 @@ class SqliteCache(Cache):
         if self._is_skipped():  # it failed after this was submitted
             return None
         try:
-            result = work(*values)
+            return work(*values)
         except sqlite3.Error as error:
             self._skip(error)
             return None
-        self._is_failing = False
-        return result
 
     def _select(self, key: str) -> str | None:
         statement = "SELECT value FROM guerdon_answers WHERE key = ?"
