@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,11 +40,7 @@ __all__ = [
 
 _EMPTY = Parameter.empty
 _LENIENT = ConfigDict(arbitrary_types_allowed=True)
-_FLAGS = {
-    f"must be {kind}, got {flag}"
-    for kind in ("a finite number", "an integer")
-    for flag in ("false", "true")
-}
+_FLAG = re.compile("must be (a finite number|an integer), got (false|true)")
 
 
 def arguments_of(make: Callable[..., Any]) -> tuple[list[Parameter], bool]:
@@ -320,7 +317,7 @@ def _flags(adapter: TypeAdapter[Any], value: Any) -> list[Problem]:
     try:
         _validated(adapter, value, strict=True)
     except ValidationError as error:
-        return [each for each in problems_of(error, value) if each.message in _FLAGS]
+        return [each for each in problems_of(error, value) if _FLAG.fullmatch(each.message)]
     return []
 
 
