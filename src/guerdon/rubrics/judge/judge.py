@@ -314,14 +314,10 @@ class LLMJudge(Rubric):
         """All verdicts, if the cache has them."""
         if self._cache is None:
             return None
-        found = []
-        for key in self._keys(question):
-            text = self._cache.get(key)
-            verdict = None if text is None else _stored(question, text)
-            if verdict is None:
-                return None
-            found.append(verdict)
-        return found
+        stored = [self._cache.get(key) for key in self._keys(question)]
+        found = [_stored(question, text) for text in stored if text is not None]
+        verdicts = [each for each in found if each is not None]
+        return verdicts if len(verdicts) == len(stored) else None
 
     async def _fetch(self, key: str, asked: str | ChatClient, question: Question) -> JudgeVerdict:
         assert self._cache is not None
