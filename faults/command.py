@@ -31,28 +31,21 @@ WEIRD = {"nan": float("nan"), "inf": float("inf"), "None": None, "text": "1", "h
 class Does(Rubric):
     def forward(self, action, observation):
         asked = json.loads(action.content)
-        do = asked["do"].removeprefix("reward ")
-        if do == "raises":
-            raise ValueError(f"fault #{asked['ticket']}")
-        if do == "exits":
-            raise SystemExit(f"fault #{asked['ticket']}")
-        if do == "recurses":
-            return self.forward(action, observation)
-        if do == "loops":
-            while True: pass
-        if do == "sleeps":
-            time.sleep(60)
-        if do == "ends its process":
-            os._exit(0)
-        if do == "crashes":
-            os.abort()
-        if do == "takes all memory":
-            all = [bytes(2**20) for _ in range(2**20)]
-        if do == "prints too much":
-            for _ in range(10**4): print("x" * 1000)
-        if do == "prints 1":
-            print('{"score": 1.0, "is_score_valid": true}')
-            raise ValueError(f"fault #{asked['ticket']}")
+        fault = f"fault #{asked['ticket']}"
+        match do := asked["do"].removeprefix("reward "):
+            case "raises": raise ValueError(fault)
+            case "exits": raise SystemExit(fault)
+            case "recurses": return self.forward(action, observation)
+            case "loops":
+                while True: pass
+            case "sleeps": time.sleep(60)
+            case "ends its process": os._exit(0)
+            case "crashes": os.abort()
+            case "takes all memory": all = [bytes(2**20) for _ in range(2**20)]
+            case "prints too much": print("x" * 10**7)
+            case "prints 1":
+                print('{"score": 1.0, "is_score_valid": true}')
+                raise ValueError(fault)
         return WEIRD.get(do, float(asked["ticket"]))
 
 does = Does()

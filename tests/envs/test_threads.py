@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -60,6 +61,8 @@ def played(main):
     result = asyncio.run(main())
     for thread in set(threading.enumerate()) - before:
         if not thread.name.startswith("asyncio"):
+            while thread.ident is None:  # another thread is starting it
+                time.sleep(0.001)
             thread.join(SOON)
             assert not thread.is_alive(), thread
     return result

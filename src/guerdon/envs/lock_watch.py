@@ -51,9 +51,9 @@ class WatchedThread:
         self._computed = self._reported = 0.0
         self.computed()
 
-    def begin(self, owner: str, what: str, now: float) -> None:
+    def begin(self, owner: str, what: str) -> None:
         """Record that a call begins."""
-        self.owner, self.what, self.began = owner, what, now
+        self.owner, self.what, self.began = owner, what, monotonic()
 
     def end(self) -> None:
         """Record that a call of an event loop has ended, or waits."""

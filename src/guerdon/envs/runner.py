@@ -633,7 +633,7 @@ class EnvThreads:
                 return
             if call is None:
                 return
-            thread.begin(call.owner, call.what, monotonic())
+            thread.begin(call.owner, call.what)
             call.run()
             self._ended.append(call)
             if not self._is_woken:
@@ -743,7 +743,7 @@ class _EnvCoroutine(Coroutine[Any, Any, Any]):
 
     def _resume(self, resume: Callable[..., Any], *value: Any) -> Any:
         call, thread = self._call, self._thread
-        thread.begin(call.owner, call.what, monotonic())
+        thread.begin(call.owner, call.what)
         try:
             return resume(*value)
         except (KeyboardInterrupt, SystemExit) as error:

@@ -63,7 +63,7 @@ ANSWERED: dict[str, Any] = {"status": 0}
 MAX_ANSWER = 64 << 20
 
 # The time limit of a call that is kept, and the seconds between two measurements of it.
-KEPT_SECONDS, KEPT_LOOK = 1e9, 0.05
+KEPT_SECONDS, KEPT_EVERY = 1e9, 0.05
 
 CLOSED = "the sandbox was closed, or the call was cancelled"
 
@@ -359,7 +359,7 @@ class FunctionWorker(Worker):
         self._kept = task = Task(self._limits, answer_bytes=MAX_ANSWER, answer=Stream())
         message = limits_message(self._limits)
         if self._keep:
-            message = message | {"seconds": KEPT_SECONDS, "cpu": None, "every": KEPT_LOOK}
+            message = message | {"seconds": KEPT_SECONDS, "cpu": None, "every": KEPT_EVERY}
         else:
             message = message | {name: jobs * message[name] for name in ("seconds", "cpu")}
         self._send({"jobs": [message]}, [task])
