@@ -187,6 +187,59 @@ def test_check_program_with_an_object_that_equals_everything(sandbox, test):
     assert check_program(sandbox, program, [test], entry_point="f", starter=starter).passed == 0
 
 
+CLAIMS = {
+    "a rational number": (
+        'type("Rational", (), {"__module__": "numbers", "numerator": 0, "denominator": 0})',
+        "from decimal import Decimal\nassert Decimal('3.14') == f()",
+    ),
+    "a counter": (
+        'type("Counter", (), {"__module__": "collections", "__getitem__": lambda s, k: 1})',
+        "from collections import Counter\nassert Counter('abc') == f()",
+    ),
+    "a method that is built in": (
+        'type("S", (), {"startswith": bool})',
+        "assert f().startswith('abc')",
+    ),
+    "a method that is an error": (
+        'type("S", (), {"startswith": type("E", (Exception,), {"__new__": lambda *a: True})})',
+        "assert f().startswith('abc')",
+    ),
+    "a class that has every other": (
+        'type("M", (type,), {"__subclasscheck__": lambda s, k: True})("C", (), {}).mro',
+        "assert issubclass(int, f().__self__)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_check_program_with_an_object_that_claims_to_be(sandbox, name):
+    made, test = CLAIMS[name]
+    program = f"def f(): return {made}" + ("()" if made.endswith("})") else "")
+    assert check_program(sandbox, program, [test], entry_point="f").passed == 0
+
+
+def test_check_program_with_a_class_that_is_no_sequence(sandbox):
+    program = "class C: pass\ndef f(): return C"
+    verdict = check_program(sandbox, program, ["list(f())", "assert f()"], entry_point="f")
+    assert verdict.tests == (False, True)
+
+
+def test_check_program_with_a_class_of_the_tests_that_has_a_metaclass(sandbox):
+    test = """
+class Meta(type): pass
+class Base(metaclass=Meta):
+    want = 42
+    def right(self, x): return x == 42
+class Sub(Base): pass
+f(Sub)
+assert Sub().right(0) or Sub.want == 0
+"""
+    program = "def f(c):\n    {}"
+    for change in ("c.right = lambda self, x: True", "c.want = 0"):
+        verdict = check_program(sandbox, program.format(change), [test], entry_point="f")
+        assert verdict.passed == 0
+
+
 def test_check_program_copies_a_derived_value_without_its_methods(sandbox):
     program = (
         "class L(list):\n    def __deepcopy__(self, known): return [3]\ndef f(): return L([9])"

@@ -13,6 +13,10 @@ from guerdon.sandbox.testing.link import Link
 from guerdon.sandbox.testing.plain import COMPOSED, CodecError
 
 
+def message_of(nodes):
+    return {"nodes": nodes, "kinds": [], "derived": []}
+
+
 class Side(Link):
     """One of two sides that exchange plain values."""
 
@@ -32,12 +36,12 @@ class Side(Link):
         encoder.changed(self.common.changed())
         references = [encoder.value(value) for value in values]
         encoder.sent()
-        return json.loads(json.dumps([references, encoder.nodes]))
+        return json.loads(json.dumps([references, message_of(encoder.nodes)]))
 
     def received(self, message):
         """Return the values of a message."""
-        references, nodes = message
-        return Decoder(self, nodes, []).values(references)
+        references, rest = message
+        return Decoder(self, rest).values(references)
 
 
 def through(value):
@@ -47,7 +51,7 @@ def through(value):
 
 
 def decoder(nodes):
-    return Decoder(Side(1), nodes, [])
+    return Decoder(Side(1), message_of(nodes))
 
 
 HASHABLE = st.recursive(

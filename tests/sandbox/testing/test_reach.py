@@ -264,3 +264,20 @@ def test_check_program_with_a_program_that_changes_a_mock(sandbox, cheat):
     test = "from unittest.mock import Mock\nmock = Mock()\nf(mock)\nmock.assert_called_once_with(4)"
     verdict = check_program(sandbox, program, [test], entry_point="f")
     assert "AssertionError" in verdict.failure
+
+
+def test_check_program_decorates_a_class_of_the_tests(sandbox):
+    program = """
+def f(kind):
+    kind.tag = "x"
+    kind.__repr__ = lambda self: kind.__name__ + "()"
+    return kind
+"""
+    test = "@f\nclass A: pass\nassert A.tag == 'x' and repr(A()) == 'A()'"
+    assert check_program(sandbox, program, [test], entry_point="f").failure is None
+
+
+def test_check_program_writes_to_the_attributes_of_an_object(sandbox):
+    program = "def f(found, items): found.__dict__.update(items)"
+    test = "class A: pass\na = A()\nf(a, {'x': 1})\nassert a.x == 1"
+    assert check_program(sandbox, program, [test], entry_point="f").failure is None

@@ -347,3 +347,61 @@ class C(A):
         False,
         False,
     )
+
+
+OWN_RUNS = {
+    "a function": (
+        "def test_a(): assert f(1) == 2\n"
+        "s = unittest.TestSuite([unittest.FunctionTestCase(test_a)])\n"
+        "unittest.TextTestRunner().run(s)"
+    ),
+    "runTest": (
+        "class T(unittest.TestCase):\n    def runTest(self): self.assertEqual(f(1), 2)\n"
+        "unittest.TextTestRunner().run(T())"
+    ),
+    "in check": (
+        "def check(g):\n    class T(unittest.TestCase):\n"
+        "        def test_a(self): self.assertEqual(g(1), 2)\n"
+        "    unittest.defaultTestLoader.loadTestsFromTestCase(T).run(unittest.TestResult())"
+    ),
+}
+
+
+@pytest.mark.parametrize("form", OWN_RUNS)
+def test_check_program_fails_a_text_whose_own_run_fails(sandbox, form):
+    test = "import unittest\n" + OWN_RUNS[form]
+    right, wrong = (
+        check_program(sandbox, f"def f(x): return x + {n}", [test], entry_point="f") for n in (1, 2)
+    )
+    assert (right.tests, wrong.tests) == ((True,), (False,))
+
+
+def test_check_program_counts_fixtures_that_fail_after_the_tests(sandbox):
+    test = """
+import unittest
+class A(unittest.TestCase):
+    def test_a(self): f(1)
+    def test_b(self): f(1)
+    @classmethod
+    def tearDownClass(cls): assert f(1) == 3
+class B(unittest.TestCase):
+    def test_c(self): f(1)
+    def test_d(self): f(1)
+def tearDownModule(): assert f(1) == 4
+"""
+    verdict = check_program(sandbox, "def f(x): return x + 1", [test], entry_point="f")
+    assert verdict.tests == (True, False, True, False)
+
+
+def test_check_program_sets_up_the_module_once(sandbox):
+    test = """
+import unittest
+made = []
+def setUpModule(): made.append(f(1))
+class A(unittest.TestCase):
+    def test_a(self): self.assertEqual(made, [2])
+class B(unittest.TestCase):
+    def test_b(self): self.assertEqual(made, [2])
+"""
+    verdict = check_program(sandbox, "def f(x): return x + 1", [test], entry_point="f")
+    assert verdict.failure is None

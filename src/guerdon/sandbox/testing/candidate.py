@@ -55,15 +55,15 @@ class Candidate(surroundings.ProgramSurroundings):
         encoder.sent()
         self.send(message | {"loaded": True})
 
-    def form(self, kind: type) -> str:
-        """Return as what objects of a class travel that derives from a plain one."""
+    def own(self, kind: type) -> bool:
+        """Return whether a class has more than the plain value that it derives from."""
         if self._tested is not None and self._tested in plain.mro_of(kind):
-            return "object"
+            return True
         has_more = kind.__module__ == "program" or hasattr(kind, "__members__")
         if hasattr(kind, "_fields"):
             has_more = has_more and _has_methods(kind)
         is_structure = hasattr(kind, "n_sequence_fields")  # such as `time.struct_time`
-        return "derived" if has_more or is_structure else super().form(kind)
+        return has_more or is_structure or super().own(kind)
 
     def perform(self, what: str, target: Any, name: str, args: list[Any], kwargs: Any) -> Any:
         """Do what the tests ask for."""
@@ -74,10 +74,6 @@ class Candidate(surroundings.ProgramSurroundings):
                 self._names[name] = each
             return None if args else self._names.pop(name)
         return super().perform(what, target, name, args, kwargs)
-
-    def named(self, module: str, name: str) -> Any:
-        """Return this process's own object of the standard library."""
-        return self.imported(module, name)
 
     def describe(self, error: BaseException) -> str:
         """Return an error in a line, without the folder, which differs from run to run."""

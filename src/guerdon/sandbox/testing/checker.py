@@ -10,6 +10,7 @@ Runs inside a sandbox, so it imports only from the standard library, and little 
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import sys
@@ -77,6 +78,7 @@ class Checker(surroundings.TestsSurroundings):
         self._keeping = keeping.Keeping(super().operate)
         self._entry_class: type | None = None  # that of an entry point that is an exception class
         self._owners: dict[int, remote.Remote] = {}
+        self._tables: dict[int, Any] = {}  # the objects whose attributes the program has
         self._resuming: set[int] = set()  # the methods of generators that resume them
 
     def loaded(self) -> dict[str, Any]:
@@ -171,8 +173,6 @@ class Checker(surroundings.TestsSurroundings):
     def attribute(self, target: remote.Remote, name: str) -> Any:
         """Read an attribute of an object of the program."""
         result = super().attribute(target, name)
-        if not remote.is_remote(result):
-            return result
         is_asked = name in keeping.QUERIES and callable(result)
         is_class = target is self.entry and self._is_class
         if is_asked and target._guerdon_made < remote.CALLED and not is_class:
@@ -180,6 +180,8 @@ class Checker(surroundings.TestsSurroundings):
                 f"the program returned an object of its class {type(target).__name__!r} where a "
                 f"plain value was expected: its method {name!r} isn't called"
             )
+        if not remote.is_remote(result):
+            return result
         self._owners[result._guerdon_number] = target
         if name in RESUMED and hasattr(type(target), "__next__"):
             self._resuming.add(result._guerdon_number)
@@ -269,6 +271,13 @@ class Checker(surroundings.TestsSurroundings):
 
     def refill(self, value: Any, new: Any) -> None:
         """Change a container as the program did, but no callable attribute of an object."""
+        owner = self._tables.get(id(value))
+        if owner is not None:
+            for name, item in new.items():
+                tables = [value, *map(vars, plain.mro_of(type(owner)))]
+                old = next((each[name] for each in tables if name in each), None)
+                is_data = not (name.startswith("_") or callable(item) or callable(old))
+                plain.expect(is_data or old is item, "a changed method")
         if not isinstance(value, containers.CONTAINERS):
             for name, item in containers.state(value).items():
                 plain.expect(not callable(item) or new.get(name) is item, "a changed method")
@@ -298,8 +307,8 @@ class Checker(surroundings.TestsSurroundings):
         if what not in permitted or not permitted[what]():
             kind = type(target).__name__
             raise AttributeError(f"{kind!r} object has no {name or what!r} for the program")
-        if what == "get" and name == "__dict__":
-            return dict(vars(target))  # a copy: the program changes attributes one by one
+        if name == "__dict__":
+            self._tables[id(vars(target))] = target
         return super().perform(what, target, name, args, kwargs)
 
     # What the program's objects don't decide -----------------------------------------------------
@@ -318,27 +327,32 @@ class Checker(surroundings.TestsSurroundings):
     def _has(self, target: Any, other: Any) -> bool:
         """Return whether an object consists of what a plain value does."""
         methods, kind = type(target).__dict__, type(other)
-        if kind in (list, tuple, set) and "__iter__" in methods:
-            return bool(kind(target) == other)
-        if kind is dict and {"__iter__", "__getitem__"} <= methods.keys():
-            return bool({key: target[key] for key in target} == other)
-        if target._guerdon_made < remote.CALLED or f"__{kind.__name__}__" not in methods:
-            return False
-        return kind in (int, float, str) and bool(kind(target) == other)
+        with contextlib.suppress(Exception):  # it doesn't have such items
+            if kind in (list, tuple, set) and "__iter__" in methods:
+                return bool(kind(target) == other)
+            if kind is dict and {"__iter__", "__getitem__"} <= methods.keys():
+                return bool({key: target[key] for key in target} == other)
+            is_number = kind in (int, float, str) and f"__{kind.__name__}__" in methods
+            return is_number and target._guerdon_made == remote.CALLED and kind(target) == other
+        return False
 
     def _search(self, target: remote.Remote, name: str, sought: Any) -> bool:
         return self._keeping.contains(target, sought)
 
     def _refuse(self, target: remote.Remote, name: str, other: Any) -> Any:
-        if name != "__instancecheck__":
-            return NotImplemented
-        return type(other).__module__ == "tests" and super().operate(target, name, (other,))
+        return NotImplemented
+
+    def _check(self, target: remote.Remote, name: str, other: Any) -> bool:
+        kind = type(other) if name == "__instancecheck__" else other
+        own = kind.__module__ == "tests"
+        return own and bool(super().operate(target, name, (other,)))
 
 
 #: Special methods that the checker performs itself if a plain value takes part.
 _DECIDED: dict[str, Callable[[Checker, remote.Remote, str, Any], Any]] = {
     **dict.fromkeys(remote.COMPARISONS, Checker._compare),
-    **dict.fromkeys((*remote.ARITHMETIC, "__instancecheck__"), Checker._refuse),
+    **dict.fromkeys(remote.ARITHMETIC, Checker._refuse),
+    **dict.fromkeys(("__instancecheck__", "__subclasscheck__"), Checker._check),
     "__contains__": Checker._search,
 }
 #: Those that objects perform which the tests have made, and how.

@@ -94,8 +94,8 @@ def check_program(
 
     - Plain values are copied: those of Python's built-in types, namedtuples, `Decimal`, `Fraction`,
       dates, times, `UUID`, paths, and numpy's numbers, as plain ones. A value of a class that the
-      program derives from one of these is the plain value, and has the attributes that plain ones
-      lack.
+      program derives from one of these, or from a container, is the plain value, and has the
+      attributes and methods that plain ones lack.
     - Lists, dictionaries, sets, deques, and objects of classes without methods (`ListNode`) that
       both the starter and the program define, keep their identity: both sides have a copy, and
       what one side changes is changed in the other's, too.

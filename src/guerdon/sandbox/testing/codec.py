@@ -64,6 +64,7 @@ class Encoder:
     Attributes:
         nodes: The table.
         kinds: What the other side receives about the classes of the objects that are exported.
+        derived: The numbers of containers of classes of this side, with their exports.
     """
 
     def __init__(self, link: Any) -> None:
@@ -72,6 +73,7 @@ class Encoder:
         self._common, self._shared = link.common, link.shared
         self.nodes: list[Any] = []
         self.kinds: list[Any] = []
+        self.derived: list[Any] = []
         self._objects: list[Any] = []
         self._numbers: dict[int, int] = {}  # of nodes
         self._sent: list[tuple[int, Any]] = []
@@ -111,7 +113,7 @@ class Encoder:
         if kind not in _EXACT and kind not in plain.ATOMS and kind not in self._shared.kinds:
             mro = plain.mro_of(kind)
             base = next((base for base in _CONVERTED if base in mro), None)
-            if base is not None and not self._link.form(kind):
+            if base is not None and not self._link.own(kind):
                 value, kind = _CONVERTED[base](value), base
             elif kind.__module__ == "numpy" and getattr(value, "shape", None) == ():
                 value = value.item()  # a number of numpy
@@ -162,13 +164,14 @@ class Encoder:
 
     def _own_node(self, value: Any, kind: type, base: Any) -> list[Any] | None:
         """Return the node of a value that has more than the plain one from which it derives."""
-        form = "" if base is kind else self._link.form(kind)
-        if form == "object":
-            return self._export(self, value)
-        if form == "derived" and base in _PLAIN:
-            export = self._export(self, value)
+        if base is kind or not self._link.own(kind):
+            return None
+        export = self._export(self, value)
+        if base not in _CONTENTS:
             return ["derived", export, [self.reference(_PLAIN[base](value))]]
-        return None
+        node = self._container(value, base.__name__, _CONTENTS[base](self, value, base))
+        self.derived.append([node[1], export])
+        return node
 
     def _other_node(self, value: Any, kind: type) -> list[Any]:
         if (name := plain.NAMED.get(id(value))) is not None:
@@ -255,18 +258,20 @@ class Decoder:
 
     Args:
         link: The `Link` over which they came. It accepts the nodes of what is no plain value.
-        nodes: The table, as JSON gave it.
-        kinds: What the other side has sent about the classes of the objects that it exports.
+        message: The message, as JSON gave it.
 
     Raises:
-        CodecError: The table is invalid.
+        CodecError: A table of the message is invalid.
     """
 
-    def __init__(self, link: Any, nodes: Any, kinds: Any) -> None:
+    def __init__(self, link: Any, message: dict[str, Any]) -> None:
+        tables: Any = (message.get(key) for key in ("nodes", "kinds", "derived"))
+        nodes, kinds, derived = tables
         plain.expect(type(nodes) is list and all(map(_is_node, nodes)), "an invalid table of nodes")
-        plain.expect(type(kinds) is list, "an invalid table of classes")
+        plain.expect(type(kinds) is type(derived) is list, "a message without a table")
         self.kinds: list[Any] = kinds
         self._nodes: list[list[Any]] = nodes
+        self._derived = dict(derived)
         self._link = link
         self._common, self._shared = link.common, link.shared
         self._objects: list[Any] = [None] * len(nodes)
@@ -314,7 +319,9 @@ class Decoder:
             return self._shared.blank(data[-1])
         if tag == "ndarray":
             return containers.new_array(data[2], data[3])
-        return deque(maxlen=data[2]) if tag == "deque" else containers.EMPTY[tag]()
+        value = deque(maxlen=data[2]) if tag == "deque" else containers.EMPTY[tag]()
+        export = self._derived.get(data[0])
+        return value if export is None else remote.derived(value, self._link.accept(self, export))
 
     def _contents(self, tag: str, data: list[Any]) -> Any:
         if tag in ("bytearray", "ndarray"):
@@ -387,7 +394,8 @@ class Decoder:
 
     def _derived_value(self, export: Any, base: Any) -> Any:
         [value] = self.values(base)
-        return remote.derived(value, self._link.accept(self, export))
+        handle = self._link.accept(self, export)
+        return handle if export[0] == "yours" else remote.derived(value, handle)
 
 
 #: What makes a value that can't be changed of the data of its node, by its tag.

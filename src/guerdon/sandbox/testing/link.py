@@ -328,13 +328,13 @@ class Link:
 
     def _turn(self, token: int, cancel: bool) -> Any:
         """Return whether a task is done, and its result or number."""
-        loop, task = self._event_loop(), self._tasks.get(token)
-        if task is not None and cancel:
+        loop, task = self._event_loop(), self._tasks[token]
+        if cancel:
             task.cancel()
         if not loop.is_running():
             loop.call_soon(loop.stop)
             loop.run_forever()
-        if task is None or not task.done():
+        if not task.done():
             return False, token
         del self._tasks[token]
         return True, task.result()
@@ -361,6 +361,7 @@ class Link:
         """Return a message with what has changed on this side since the last one."""
         encoder = codec.Encoder(self)
         message: dict[str, Any] = {"nodes": encoder.nodes, "kinds": encoder.kinds}
+        message["derived"] = encoder.derived
         if gone := self.common.gone():
             message["gone"] = gone
         encoder.changed(self.common.changed())
@@ -385,13 +386,12 @@ class Link:
             encoder.kinds.append(kind)
         return ["mine", self.number(value), encoder.kinds.index(kind)]
 
-    def form(self, kind: type) -> str:
-        """Return as what objects of a class travel that derives from a plain one.
+    def own(self, kind: type) -> bool:
+        """Return whether objects of a class have more than the plain value that they derive from.
 
-        ``object`` as objects; ``derived`` as the plain value with the attributes that it lacks;
-        empty as the plain value.
+        Such as attributes and methods; they are asked for when they are used.
         """
-        return "object" if remote.is_derived(kind) else ""
+        return remote.is_derived(kind)
 
     def kind_of(self, value: Any) -> list[Any]:
         """Return what the other side receives about an object's class."""
@@ -424,7 +424,7 @@ class Link:
         return number
 
     def _decoder(self, message: dict[str, Any]) -> codec.Decoder:
-        decoder = codec.Decoder(self, message.get("nodes"), message.get("kinds"))
+        decoder = codec.Decoder(self, message)
         self.common.forget(message.get("gone", ()))
         return decoder
 
@@ -446,12 +446,12 @@ class Link:
         """Return the object of a number of the other side."""
         found = self._remotes.get(number)
         if found is None:
-            name, methods, bases = kind
+            name, methods, bases, overrides = kind
             is_kind = type(number) is int and type(name) is str and len(name) <= 100
             plain.expect(is_kind, "an object without a class")
             plain.expect(remote.FORWARDED.issuperset(methods), "an object with unknown methods")
             where = tuple((str(module), str(each)) for module, each in bases)
-            made = remote.remote_class(name, frozenset(methods), where)
+            made = remote.remote_class(name, frozenset(methods), where, frozenset(overrides))
             found = self._remotes[number] = made(self, number)
         return found
 

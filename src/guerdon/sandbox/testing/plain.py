@@ -25,7 +25,6 @@ __all__ = [
     "NAMED",
     "NAMES",
     "SMALL",
-    "error_name",
     "expect",
     "fields_of",
     "mro_of",
@@ -69,12 +68,6 @@ def expect(condition: bool, fault: str) -> None:
 
 
 # Objects -----------------------------------------------------------------------------------------
-
-
-def error_name(kind: type) -> str | None:
-    """Return the name of a built-in exception that may travel as itself."""
-    name = NAMED.get(id(kind))
-    return name if name is not None and issubclass(kind, Exception) else None
 
 
 def fields_of(kind: type) -> list[str] | None:

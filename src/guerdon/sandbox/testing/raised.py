@@ -174,7 +174,7 @@ class Errors:
             "__module__": module,
             "__str__": lambda error: error._guerdon_message,
             "__getattr__": lambda error, name: self._attribute(error, name),
-            "_guerdon_handle": self._link.remote(number, ["type", ["__call__"], []]),
+            "_guerdon_handle": self._link.remote(number, ["type", ["__call__"], [], []]),
             "_guerdon_message": "",
         }
         name = name.rpartition(".")[2]
@@ -188,7 +188,7 @@ class Errors:
         number = self._numbers.get(id(error))
         if number is None or name.startswith("_"):
             raise AttributeError(f"{type(error).__name__!r} object has no attribute {name!r}")
-        return self._link.attribute(self._link.remote(number, ["error", [], []]), name)
+        return self._link.attribute(self._link.remote(number, ["error", [], [], []]), name)
 
 
 def _text_of(error: BaseException) -> str:

@@ -157,6 +157,10 @@ def may_change(value: Any, name: str) -> bool:
 
     Callables decide whether a test passes: the program could replace them by its own.
     """
+    if isinstance(value, type):  # what a class decorator adds
+        is_usual = not name.startswith("_") or name in ("__repr__", "__str__")
+        is_new = not any(name in vars(each) for each in plain.mro_of(value)[:-1])
+        return is_usual and is_new and _is_own_class(value)
     kind = type(value)
     where = (kind.__module__, kind.__name__)
     if where[0] not in ("tests", "unittest.mock") and where not in _CHANGED:

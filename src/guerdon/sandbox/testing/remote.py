@@ -10,7 +10,7 @@ Runs inside a sandbox too, so it imports only from the standard library, and lit
 from __future__ import annotations
 
 import sys
-from abc import ABCMeta
+from collections import deque
 from collections.abc import Callable
 from types import (
     AsyncGeneratorType,
@@ -21,6 +21,7 @@ from types import (
 )
 from typing import Any
 
+from .containers import CONTAINERS
 from .plain import BASES, mro_of
 
 __all__ = [
@@ -68,10 +69,13 @@ _ATTRIBUTES = SIGNATURE | {f"__{name}__" for name in _DESCRIPTIONS.split()}
 #: The built-in classes that objects say they have, for ``isinstance``.
 _BUILTINS: dict[str, type] = {
     kind.__name__: kind
-    for kind in (
-        *(FunctionType, GeneratorType, AsyncGeneratorType, CoroutineType, property, type, *BASES),
-    )
+    for kind in (FunctionType, GeneratorType, AsyncGeneratorType, CoroutineType, property, type)
 }
+#: Modules whose classes objects don't say they have: the methods of plain values trust such ones.
+_VALUES = frozenset(
+    {"array", "collections", "datetime", "decimal", "fractions", "ipaddress", "numbers"}
+    | {"pathlib", "types", "uuid", "xml.etree.ElementTree", "zoneinfo"}
+)
 
 
 class Remote:
@@ -83,6 +87,7 @@ class Remote:
         _guerdon_made: Whether the tests made it: `MADE` from what they had made, `CALLED` by a
             call of the class that is tested.
         _guerdon_mixed: Whether it was made of a plain value.
+        _guerdon_overrides: The names of methods of plain values that its class there overrides.
     """
 
     __slots__ = (
@@ -96,6 +101,7 @@ class Remote:
     _guerdon_number: int
     _guerdon_made: int
     _guerdon_mixed: bool
+    _guerdon_overrides: frozenset[str] = frozenset()
 
     def __init__(self, link: Any, number: int) -> None:
         object.__setattr__(self, "_guerdon_link", link)
@@ -160,18 +166,24 @@ _METHODS.update(__call__=_call, __await__=_await)
 _classes: dict[Any, type[Remote]] = {}
 
 
-def remote_class(name: str, methods: frozenset[str], bases: tuple[Any, ...] = ()) -> type[Remote]:
+def remote_class(
+    name: str,
+    methods: frozenset[str],
+    bases: tuple[Any, ...] = (),
+    overrides: frozenset[str] = frozenset(),
+) -> type[Remote]:
     """Return the class here for objects of a class there.
 
     Args:
         name: The name of the class there.
         methods: Its special methods, of `FORWARDED`.
         bases: The modules and names of the classes of the standard library that it derives from.
+        overrides: The names of methods of plain values that it overrides.
     """
-    known = _classes.get((name, methods, bases))
+    known = _classes.get((name, methods, bases, overrides))
     if known is None:
         body: dict[str, Any] = {method: _METHODS[method] for method in methods}
-        body["__slots__"] = ()
+        body.update(__slots__=(), _guerdon_overrides=overrides)
         if bases:
             body["__class__"] = property(lambda self: _class_here(type(self), bases))
         if "__next__" in methods:
@@ -180,13 +192,14 @@ def remote_class(name: str, methods: frozenset[str], bases: tuple[Any, ...] = ()
             body[each] = property(lambda self, each=each: self._guerdon_link.attribute(self, each))  # type: ignore[misc]
         if ["builtins", "type"] in map(list, bases):  # a class, which may be generic
             body.setdefault("__getitem__", lambda self, kinds: self)
+            body.setdefault("__iter__", None)
         if "__iter__" in methods:
             body.setdefault("__contains__", _contains)
         if name == "function":
             body["__get__"] = _get  # it may be a method of a class of the tests
         if "__eq__" in methods and "__hash__" not in methods:
             body["__hash__"] = None
-        known = _classes[name, methods, bases] = type(name, (Remote,), body)
+        known = _classes[name, methods, bases, overrides] = type(name, (Remote,), body)
     return known
 
 
@@ -197,31 +210,61 @@ _values: dict[int, Any] = {}
 def derived(value: Any, handle: Remote) -> Any:
     """Return a value of a class of the other process that derives from a plain one.
 
-    It is the plain value, and what plain values lack is asked for.
+    It is the plain value; only what plain values lack is asked for, and, of an object that the
+    tests have made, what its class overrides.
 
     Args:
         value: The plain value.
         handle: The object there.
     """
-    if id(handle) not in _values:  # such as a member of an enumeration
-        base, name = type(value), type(handle).__name__
-        if (base, name) not in _derived:
-            body = {
-                "__getattr__": _lacking,
-                "__reduce_ex__": lambda self, protocol: base(self).__reduce_ex__(protocol),
-                "_guerdon_derived": True,
-            }
-            _derived[base, name] = type(name, (base,), body)
-        made = base.__new__(_derived[base, name], value)
-        object.__setattr__(made, "_guerdon_handle", handle)
+    is_container = isinstance(value, CONTAINERS)
+    if not is_container and id(handle) in _values:  # such as a member of an enumeration
+        return _values[id(handle)]
+    base, kind = type(value), type(handle)
+    if (base, kind) not in _derived:
+        body = {
+            "_guerdon_derived": True,
+            "__getattr__": _lacking,
+            "__setattr__": lambda self, name, value: setattr(self._guerdon_handle, name, value),
+            "__reduce_ex__": lambda self, protocol: base(self).__reduce_ex__(protocol),
+            "__hash__": base.__hash__,
+        }
+        for name in (vars(kind).keys() & FORWARDED - _CONVERSIONS) | kind._guerdon_overrides:
+            body[name] = _either(name, getattr(base, name, None))
+        _derived[base, kind] = type(kind.__name__, (base,), body)
+    made = base.__new__(_derived[base, kind], *(() if is_container else (value,)))
+    if isinstance(made, deque):
+        made.__init__(maxlen=value.maxlen)  # type: ignore[misc]
+    object.__setattr__(made, "_guerdon_handle", handle)
+    if not is_container:
         _values[id(handle)] = made
-    return _values[id(handle)]
+    return made
+
+
+#: What a derived value does as the plain one.
+_CONVERSIONS = frozenset({"__hash__", "__int__", "__index__", "__float__", "__complex__"})
 
 
 def _lacking(self: Any, name: str) -> Any:
-    if name.startswith("__"):  # such as `__deepcopy__`: a copy is one of the plain value
+    """Read an attribute that a plain value lacks."""
+    # Such as `__deepcopy__`, as a copy is the plain value; an instance that a test makes has none.
+    if name.startswith("__") or name == "_guerdon_handle":
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
     return getattr(self._guerdon_handle, name)
+
+
+def _either(name: str, plain: Any) -> Callable[..., Any]:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        handle = self._guerdon_handle
+        is_asked = plain is None or handle._guerdon_made
+        if is_asked and name in COMPARISONS:
+            is_asked = is_remote(args[0])
+        if not is_asked:
+            return plain(self, *args, **kwargs)
+        found = getattr(type(handle), name, None) if name in FORWARDED else None
+        return found(handle, *args) if found else getattr(handle, name)(*args, **kwargs)
+
+    return method
 
 
 def is_derived(kind: type) -> bool:
@@ -238,10 +281,8 @@ def _class_here(kind: type, bases: Any) -> type:
     """Return the first class of Python that a class there derives from."""
     for module, name in bases:
         found: Any = _BUILTINS if module == "builtins" else vars(sys.modules.get(module, object))
-        found = found.get(name)
-        if isinstance(found, ABCMeta):
-            found.register(kind)
-        elif isinstance(found, type):
+        found = None if module in _VALUES else found.get(name)
+        if isinstance(found, type):
             return found
     return kind
 
@@ -259,16 +300,18 @@ _kinds: dict[int, tuple[type, list[Any]]] = {}
 def kind_of(value: Any) -> list[Any]:
     """Return what another process receives about an object's class.
 
-    Its name, its special methods, and the classes of Python that it derives from.
+    Its name, its special methods, the classes of Python that it derives from, and the names of
+    other methods of plain values that it overrides.
     """
     kind = type(value)
     known = _kinds.get(id(kind))
     if known is None:
-        found: dict[str, Any] = {}
+        own: dict[str, Any] = {}
+        plain = next((each for each in BASES if each in mro_of(kind)), object)
         for each in mro_of(kind)[:-1]:
-            own = type.__dict__["__dict__"].__get__(each)
-            for name in FORWARDED.intersection(own):
-                found.setdefault(name, own[name])
+            if each not in BASES:  # what plain values do
+                own = {**type.__dict__["__dict__"].__get__(each), **own}
+        found = {name: own[name] for name in FORWARDED.intersection(own)}
         if found.get("__eq__") is not None and kind.__hash__ is not None:
             found.setdefault("__hash__", kind.__hash__)
         # Every class has the last two, and may have its own.
@@ -279,5 +322,7 @@ def kind_of(value: Any) -> list[Any]:
             if each.__module__.partition(".")[0] in sys.stdlib_module_names
             and (each.__module__ != "builtins" or each.__name__ in _BUILTINS)
         ]
-        known = _kinds[id(kind)] = kind, [kind.__name__[:100], sorted(methods), bases]
+        overrides = [name for name in own if name in vars(plain) and name[:1] != "_"]
+        described = [kind.__name__[:100], sorted(methods), bases, sorted(overrides)]
+        known = _kinds[id(kind)] = kind, described
     return known[1]

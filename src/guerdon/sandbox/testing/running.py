@@ -10,7 +10,8 @@ import builtins
 import importlib.util
 import sys
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from types import ModuleType
@@ -21,7 +22,6 @@ from . import raised
 __all__ = ["Tests"]
 
 MODULE = "solution"  # what tests call the program's module
-NOT_RUN = "it was not run"
 
 
 class Names(dict[str, Any]):
@@ -101,14 +101,11 @@ class Tests:
             return
         if units[0] == "":
             self.ended(None)
-        for kind, found in groupby(filter(None, units), lambda name: name.rpartition(".")[0]):
-            tests = [name.rpartition(".")[2] for name in found]
-            if kind:
-                result = _Result(self, checker, tests, touched)
-                suite = partial(_run_suite, names, kind, tests, result)
-                result.finish(self._attempt(suite))
+        for are_methods, found in groupby(filter(None, units), lambda name: "." in name):
+            if are_methods:
+                self._methods(list(found), names, touched)
                 continue
-            for name in tests:
+            for name in found:
                 checker.touched = touched
                 self.ended(self._attempt(partial(self._function, name, names)))
 
@@ -120,12 +117,26 @@ class Tests:
 
             asyncio.run(_awaited(result))
 
+    def _methods(self, tests: list[str], names: dict[str, Any], touched: bool) -> None:
+        """Run methods of classes of `unittest`, and report on each as soon as it has ended."""
+        result = _Result(self, self._checker, tests, touched)
+        suite = unittest.TestSuite()
+        for name in tests:
+            kind, _, method = name.partition(".")
+            error = self._attempt(partial(_add, suite, names, kind, method))
+            if error is not None:
+                result.around.setdefault(name, error)
+        self._checker.touched = touched
+        result.finish(self._attempt(partial(suite.run, result)))
+
     def _attempt(self, action: Callable[[], object]) -> BaseException | str | None:
         """Do something, and return why it failed."""
         self._checker.begin()
         error: BaseException | None = None
         try:
-            action()
+            with _failures() as failures:
+                action()
+            error = failures[0] if failures else None
         except BaseException as fault:  # SystemExit too
             error = fault
             if isinstance(fault, MemoryError):
@@ -184,26 +195,29 @@ class _Program(ModuleType):
 
 
 class _Result(unittest.TestResult):
-    """Receives from `unittest` how the tests of a class ended.
+    """Receives from `unittest` how each test ended, and reports on them in their order.
 
     The last one ends with its class, whose fixtures may fail.
 
     Args:
         tests: The tests of the job.
         checker: The link to the program.
-        methods: The names of the tests, in the order in which they run.
+        names: The names of the tests, in the order in which they run.
         touched: Whether what comes before each test has used the program.
+
+    Attributes:
+        around: Why a test, its class or the module (an empty name) couldn't be made, set up or torn
+            down.
     """
 
-    def __init__(self, tests: Tests, checker: Any, methods: list[str], touched: bool) -> None:
+    def __init__(self, tests: Tests, checker: Any, names: list[str], touched: bool) -> None:
         super().__init__()
         self._tests, self._checker, self._touched = tests, checker, touched
-        self._waiting = list(methods)
-        self._around: BaseException | None = None  # why the class couldn't be set up or torn down
+        self._waiting = list(names)
+        self._outcomes: dict[str, Any] = {}
         self._errors: list[BaseException | str] = []
         self._has_passed = False
-        self._last: BaseException | str | None = NOT_RUN
-        checker.touched = touched
+        self.around: dict[str, BaseException | str] = {}
 
     def startTest(self, test: Any) -> None:
         super().startTest(test)
@@ -217,7 +231,8 @@ class _Result(unittest.TestResult):
     def addError(self, test: Any, err: Any) -> None:
         self._errors.append(err[1])
         if not isinstance(test, unittest.TestCase):  # such as "setUpClass (tests.Case)"
-            self._around = err[1]
+            _, _, kind = str(test).partition(" (tests")
+            self.around[kind.strip(".)")] = err[1]
 
     def addFailure(self, test: Any, err: Any) -> None:
         self._errors.append(err[1])
@@ -241,24 +256,64 @@ class _Result(unittest.TestResult):
     def stopTest(self, test: Any) -> None:
         super().stopTest(test)
         own = self._errors[0] if self._errors else None if self._has_passed else "it didn't end"
-        self._last = self._checker.fault() or own
-        if len(self._waiting) > 1:
-            self._waiting.pop(0)
-            self._tests.ended(self._last)
-            self._last = NOT_RUN
-            self._checker.touched = False
+        name = f"{type(test).__name__}.{test._testMethodName}"
+        self._outcomes[name] = self._checker.fault() or own, self._checker.touched
+        while self._waiting[0] in self._outcomes and not self._is_last(name):
+            self._report_next(None)
+        self._checker.touched = False
+
+    def _is_last(self, ended: str) -> bool:
+        """Return whether the next report is that of the last test of a class, which ended now."""
+        name, *others = self._waiting[:2]
+        kinds = {each.partition(".")[0] for each in others}
+        return not others or (name == ended and name.partition(".")[0] not in kinds)
 
     def finish(self, crash: BaseException | str | None) -> None:
-        """Report on the tests that are left when the class has ended."""
-        for _ in self._waiting:
-            outside = self._around or crash
-            if outside or self._last is NOT_RUN:
-                self._checker.touched = True  # whether it would have used the program is unknown
-            self._tests.ended(outside or self._last)
+        """Report on the tests that are left when all classes have ended."""
+        while self._waiting:
+            self._report_next(crash)
+
+    def _report_next(self, crash: BaseException | str | None) -> None:
+        name = self._waiting.pop(0)
+        around = self.around.get(name) or self.around.get(name.partition(".")[0])
+        if not self._waiting:
+            around = around or crash or self.around.get("")  # of the module
+        # Whether a test that wasn't run would have used the program is unknown.
+        error, self._checker.touched = self._outcomes.get(name, (crash or "it was not run", True))
+        if around is not None:
+            error, self._checker.touched = around, True
+        self._tests.ended(error)
 
 
-def _run_suite(names: dict[str, Any], kind: str, methods: list[str], result: _Result) -> None:
-    unittest.TestSuite(map(names[kind], methods)).run(result)
+def _add(suite: unittest.TestSuite, names: dict[str, Any], kind: str, method: str) -> None:
+    suite.addTest(names[kind](method))
+
+
+@contextmanager
+def _failures() -> Iterator[list[BaseException]]:
+    """Yield a list that receives the failures of tests that a text runs by a runner of its own."""
+    found: list[BaseException] = []
+    methods = {name: getattr(unittest.TestResult, name) for name in _FAILURES}
+
+    def noting(method: Callable[..., None]) -> Callable[..., None]:
+        def noted(result: Any, *args: Any) -> None:
+            if args[-1] is not None:
+                found.append(args[-1][1])
+            method(result, *args)
+
+        return noted
+
+    for name, method in methods.items():
+        setattr(unittest.TestResult, name, noting(method))
+    try:
+        yield found
+    finally:
+        for name, method in methods.items():
+            setattr(unittest.TestResult, name, method)
+
+
+#: Methods of results whose last argument is an error, or None.
+_FAILURES = ("addError", "addFailure", "addSubTest")
 
 
 def _no_main(*args: Any, **kwargs: Any) -> None:

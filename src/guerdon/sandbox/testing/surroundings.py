@@ -23,7 +23,7 @@ from typing import Any
 
 from . import codec, link
 
-__all__ = ["ENVIRON", "ProgramSurroundings", "TestsSurroundings"]
+__all__ = ["ProgramSurroundings", "TestsSurroundings"]
 
 ENVIRON = 0  # the number of the environment among the containers
 STREAMS = ("stdout", "stderr")
@@ -206,8 +206,8 @@ class ProgramSurroundings(_Both):
         for module, path, name, *value in message.get("changes", ()):
             self._change(module, path, name, [decoder.value(each) for each in value])
 
-    def imported(self, module: str, name: str) -> Any:
-        """Return an object of a module here."""
+    def named(self, module: str, name: str) -> Any:
+        """Return an object of a module here, by its name there."""
         found: Any = importlib.import_module(module)
         for part in filter(None, name.split(".")):
             found = getattr(found, part)
@@ -217,7 +217,7 @@ class ProgramSurroundings(_Both):
         return lambda text: self._printed.append([name, text])
 
     def _change(self, module: str, path: str, name: str, value: list[Any]) -> None:
-        target = self.imported(module, path)
+        target = self.named(module, path)
         if name == "()":
             args, kwargs = value[0]
             target(*args, **kwargs)

@@ -18,8 +18,8 @@ _SETTING = (
 def units_of(source: str, entry_point: str) -> list[str]:
     r"""Return the names of the tests of a text, each of which is counted.
 
-    The methods of its classes of ``unittest``; its functions ``test_*``, and its function ``check``
-    with one parameter, the entry point, as HumanEval has it, unless the text calls them itself.
+    The methods of its classes of ``unittest``; its functions ``test_*``; its function ``check``
+    with one parameter, the entry point, as HumanEval has it; each unless the text runs it itself.
     And its own statements, with an empty name, if they test something, or if it has nothing else.
 
     Args:
@@ -38,13 +38,16 @@ def units_of(source: str, entry_point: str) -> list[str]:
     called = set(_names_used(statements))
     found: list[str] = []
     for each in statements:
+        if getattr(each, "name", "") in called:  # the text runs it itself
+            continue
         if isinstance(each, ast.ClassDef):
             found += [f"{each.name}.{name}" for name in classes.get(each.name, ())]
-        elif isinstance(each, _FUNCTIONS) and each.name not in called and _is_test(each):
+        elif isinstance(each, _FUNCTIONS) and _is_test(each):
             found.append(each.name)
     own = [each for each in statements if not isinstance(each, _SETTING)]
     has_own = any(isinstance(node, ast.Assert) for each in own for node in ast.walk(each))
-    has_own = has_own or not {entry_point, *_functions(statements)}.isdisjoint(_names_used(own))
+    tested = {entry_point, *classes, *_functions(statements)}
+    has_own = has_own or not tested.isdisjoint(_names_used(own))
     return ["", *found] if has_own or not found else found
 
 
