@@ -31,7 +31,9 @@ from guerdon import Limits, Sandbox, check_program, open_sandbox
 from guerdon.errors import GuerdonError, SandboxUnavailableError
 
 WORKERS = 2
-LIMITS = Limits(seconds=10, memory_bytes=512 << 20, file_bytes=16 << 20, output_bytes=1 << 20)
+LIMITS = Limits(
+    seconds=10, memory_bytes=512 << 20, files=1000, file_bytes=16 << 20, output_bytes=1 << 20
+)
 PLAIN_RUNS = 2
 CALLS = 5000
 ROUNDS = 5
