@@ -116,8 +116,8 @@ def test_open_sandbox_refuses_a_package_that_leaves_a_thread_running(level, inst
         (["nump"], "did you mean 'numpy'"),
         (["yaml"], "did you mean 'PyYAML'"),
         ([""], "''"),
-        ("numpy", "must be a list of names, got 'numpy'"),
-        ([3], "must be a list of names"),
+        ("numpy", "must be a list, got 'numpy'"),
+        ([3], r"`packages\[0\]` must be of type str, got 3"),
     ],
 )
 def test_open_sandbox_refuses_invalid_packages(level, packages, words):

@@ -564,7 +564,7 @@ def test_max_environments_rejects_a_call_as_a_whole(method):
     [
         ({"method": "mean"}, "`method` must be 'running_mean_std', 'min_max'"),
         ({"method": None}, "`method` must be .* got None"),
-        ({"per_environment": 1}, "`per_environment` must be True or False, got 1"),
+        ({"per_environment": 1}, "`per_environment` must be of type bool, got 1"),
         (
             {"clip_range": (1, -1)},
             r"`clip_range` must be two finite, increasing numbers, got \(1, -1\)",

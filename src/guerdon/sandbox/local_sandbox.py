@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from guerdon._validation import shown
+from guerdon._validation import check_type, shown
 from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox.levels import LocalLevel
 from guerdon.sandbox.packages import find_packages
@@ -162,10 +162,8 @@ def _tasks(programs: Sequence[Program], limits: Limits) -> Iterator[list[Task]]:
 
 
 def _check(program: Program, limits: Limits) -> None:
-    if not isinstance(limits, Limits):
-        raise InvalidArgumentError(f"`limits` must be Limits, got {shown(limits)}")
-    if not isinstance(program.source, str):
-        raise InvalidArgumentError(f"`program` must be a string, got {shown(program.source)}")
+    check_type("limits", limits, Limits)
+    check_type("program", program.source, str)
     if program.files and not limits.files:
         raise InvalidArgumentError("`files` is given, but limits.files is 0")
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from guerdon._registry import Registry
-from guerdon._validation import check_choice, shown
-from guerdon.errors import InvalidArgumentError, SandboxError, SandboxUnavailableError
+from guerdon._validation import check_choice, check_list, check_type
+from guerdon.errors import SandboxError, SandboxUnavailableError
 from guerdon.sandbox.levels import LEVELS, local_level
 from guerdon.sandbox.local_sandbox import LocalSandbox
 from guerdon.sandbox.locking.canaries import Finding
@@ -55,12 +55,8 @@ def open_sandbox(
         SandboxError: A worker can't be started.
     """
     count = workers if workers is not None else os.cpu_count() or 1
-    given = Limits() if limits is None else limits
-    if not isinstance(given, Limits):
-        raise InvalidArgumentError(f"`limits` must be Limits, got {shown(limits)}")
-    if isinstance(allow_read, (str, bytes, Path)):
-        raise InvalidArgumentError(f"`allow_read` must be a list of paths, got {shown(allow_read)}")
-    read = [str(each) for each in allow_read]
+    given = check_type("limits", Limits() if limits is None else limits, Limits)
+    read = [str(each) for each in check_list("allow_read", allow_read)]
     if level in LEVELS:
         return LocalSandbox(
             local_level(level), workers=count, limits=given, packages=packages, allow_read=read

@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 from importlib.metadata import Distribution, PackageNotFoundError, packages_distributions
 from typing import TypedDict
 
-from guerdon._validation import did_you_mean, shown
+from guerdon._validation import check_list, check_type, did_you_mean
 from guerdon.errors import InvalidArgumentError
 
 
@@ -45,8 +45,8 @@ def find_packages(names: Sequence[str]) -> tuple[Packages, list[str]]:
     Raises:
         InvalidArgumentError: A package isn't installed, or is an editable installation.
     """
-    if isinstance(names, (str, bytes)) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(f"`packages` must be a list of names, got {shown(names)}")
+    for number, name in enumerate(check_list("packages", names)):
+        check_type(f"packages[{number}]", name, str)
     found: Packages = {"modules": {}, "metadata": {}, "preload": []}
     paths: list[str] = []
     for name, package in _with_required(names).items():

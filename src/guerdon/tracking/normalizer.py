@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from guerdon._problems import validated_state
-from guerdon._validation import check_choice, check_integer, is_finite, shown
+from guerdon._validation import check_choice, check_integer, check_type, is_finite, shown
 from guerdon.credit.columns import Floats, Integers, listed, number
 from guerdon.errors import InvalidArgumentError, StateError
 from guerdon.tracking.statistics import (
@@ -138,11 +138,7 @@ class RewardNormalizer:
         max_environments: int = 1_000,
     ) -> None:
         self.method = check_choice("method", method, STATISTICS)
-        if not isinstance(per_environment, bool):
-            raise InvalidArgumentError(
-                f"`per_environment` must be True or False, got {shown(per_environment)}"
-            )
-        self.per_environment = per_environment
+        self.per_environment = check_type("per_environment", per_environment, bool)
         self.clip_range = None if clip_range is None else _check_range("clip_range", clip_range)
         self.percentiles = _check_range("percentiles", percentiles, within=(0.0, 100.0))
         self.max_environments = check_integer("max_environments", max_environments, low=1)

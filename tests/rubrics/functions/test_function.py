@@ -537,8 +537,8 @@ def test_reward_function_invalid_lists_of_conversations_make_the_results_invalid
     assert results
     for result in results:
         assert not result.is_score_valid
-        assert "`rollouts_messages` must be a list of conversations" in result.error
-        assert "must be a list of conversations" in result.error
+        assert "`rollouts_messages` must be a list" in result.error
+        assert "must be a list" in result.error
 
 
 @pytest.mark.anyio

@@ -196,7 +196,7 @@ def test_evaluate_refuses_invalid_messages(open_reward, level):
         sandbox.evaluate_batch([CHAT, "x"])
     with pytest.raises(InvalidArgumentError, match=r"`rollouts_messages` must be .* got 'xy'"):
         sandbox.evaluate_batch("xy")
-    with pytest.raises(InvalidArgumentError, match=r"with one for each of the 2 rollouts"):
+    with pytest.raises(InvalidArgumentError, match=r"with one for each of 2 rollouts"):
         sandbox.evaluate_batch([CHAT, CHAT], ["42"])
 
 

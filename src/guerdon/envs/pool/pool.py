@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, Self
 
 from guerdon._background import SyncWrapper, run, sync_method, wait_for
-from guerdon._validation import check_integer, check_seconds, shown
+from guerdon._validation import check_integer, check_list, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall, ThreadBackend
 from guerdon.envs.registry import find_environment
 from guerdon.envs.runner import BLOCKED_S, blocked_by
@@ -407,13 +407,12 @@ class SyncEnvPool(SyncWrapper):
 
 def _one_each(name: str, given: Any, count: int) -> list[Any]:
     """Return a list that has one value for each slot."""
-    is_list = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
-    if not is_list or len(given) != count:
-        found = len(given) if is_list else shown(given)
+    values = check_list(name, given)
+    if len(values) != count:
         raise InvalidArgumentError(
-            f"`{name}` must be a list with one for each of the {count} slots, got {found}"
+            f"`{name}` must be a list with one for each of the {count} slots, got {len(values)}"
         )
-    return list(given)
+    return values
 
 
 def _check_slots(slots: Sequence[int] | None, n: int) -> list[int]:

@@ -23,8 +23,8 @@ import anyio
 from anyio.lowlevel import RunVar
 from pydantic import ValidationError
 
-from guerdon._validation import as_score, check_choice, shown
-from guerdon.errors import RewardFunctionError
+from guerdon._validation import as_score, check_choice, check_list, shown
+from guerdon.errors import GuerdonError, RewardFunctionError
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.function import RubricLike, as_rubric
@@ -162,7 +162,7 @@ class RewardFunction:
         """
         if self.mode == "batch":
             conversations = _read_batch(messages)
-            ground_truth = _one_each(ground_truth, len(conversations))
+            ground_truth = one_each(ground_truth, len(conversations))
         else:
             conversations = read_messages(messages)
         count = len(conversations)  # the function may change the list
@@ -202,22 +202,36 @@ class RewardFunction:
 
 
 def _read_batch(messages: Any) -> list[Any]:
-    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
-        raise RewardFunctionError(
-            f"`rollouts_messages` must be a list of conversations, got {shown(messages)}"
-        )
+    conversations = check_list("rollouts_messages", messages, error=RewardFunctionError)
     return [
-        read_messages(each, f"rollouts_messages[{number}]") for number, each in enumerate(messages)
+        read_messages(each, f"rollouts_messages[{number}]")
+        for number, each in enumerate(conversations)
     ]
 
 
-def _one_each(ground_truths: Any, count: int) -> list[Any]:
+def one_each(
+    ground_truths: Any, count: int, *, error: type[GuerdonError] = RewardFunctionError
+) -> list[Any]:
+    """Return the ground truths of a batch as a list.
+
+    Example:
+        >>> one_each(None, 2), one_each((1, 2), 2)
+        ([None, None], [1, 2])
+
+    Args:
+        ground_truths: A list, a tuple or an array; None is None for each rollout.
+        count: The number of rollouts.
+        error: The exception to raise.
+
+    Raises:
+        RewardFunctionError: There isn't one for each rollout.
+    """
     if callable(getattr(ground_truths, "tolist", None)):  # an array
         ground_truths = ground_truths.tolist()
     if ground_truths is None:
         return [None] * count
     if not isinstance(ground_truths, (list, tuple)) or len(ground_truths) != count:
-        raise RewardFunctionError(
+        raise error(
             f"`ground_truths` must be a list with one for each of {count} rollouts, "
             f"got {shown(ground_truths)}"
         )

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import anyio
 
-from guerdon._validation import check_choice, check_integer, shown
+from guerdon._validation import check_choice, check_integer, check_list, shown
 from guerdon.errors import InvalidArgumentError, SandboxError
-from guerdon.rubrics.functions.function import Mode, Parameters, RewardFunction, failed
+from guerdon.rubrics.functions.function import Mode, Parameters, RewardFunction, failed, one_each
 from guerdon.rubrics.sandboxed.engines import Arguments, Results, open_engine
 from guerdon.rubrics.sandboxed.messages import Description, check_json, check_messages
 from guerdon.rubrics.sandboxed.source import RewardSource
@@ -160,8 +160,7 @@ class EvalSandbox:
             )
         if mode is not None:
             check_choice("mode", mode, ("pointwise", "batch"))
-        if isinstance(allow_read, (str, Path)):
-            raise InvalidArgumentError(f"`allow_read` must be a list, got {shown(allow_read)}")
+        check_list("allow_read", allow_read)
         self._closed = False
         self._engine, description, own = open_engine(
             spec,
@@ -351,16 +350,11 @@ class EvalSandbox:
         return self._calls(given, truths, others)[0]
 
     def _several(self, rollouts: Any, truths: Any, others: dict[str, Any]) -> list[Arguments]:
-        if not isinstance(rollouts, Sequence) or isinstance(rollouts, (str, bytes)):
-            raise InvalidArgumentError(
-                f"`rollouts_messages` must be a list of conversations, got {shown(rollouts)}"
-            )
+        check_list("rollouts_messages", rollouts)
+        truths = one_each(truths, len(rollouts), error=InvalidArgumentError)
         return self._calls(
             {f"rollouts_messages[{place}]": each for place, each in enumerate(rollouts)},
-            {
-                f"ground_truths[{place}]": each
-                for place, each in enumerate(_one_each(truths, len(rollouts)))
-            },
+            {f"ground_truths[{place}]": each for place, each in enumerate(truths)},
             others,
         )
 
@@ -383,16 +377,3 @@ class EvalSandbox:
             return [Arguments(list(given.values()), list(truths.values()), taken)]
         pairs = zip(given.values(), truths.values(), strict=True)
         return [Arguments([messages], truth, taken) for messages, truth in pairs]
-
-
-def _one_each(ground_truths: Any, count: int) -> Sequence[Any]:
-    if callable(getattr(ground_truths, "tolist", None)):  # an array
-        ground_truths = ground_truths.tolist()
-    if ground_truths is None:
-        return [None] * count
-    if not isinstance(ground_truths, (list, tuple)) or len(ground_truths) != count:
-        raise InvalidArgumentError(
-            f"`ground_truths` must be a list with one for each of the {count} rollouts, got "
-            f"{shown(ground_truths)}"
-        )
-    return ground_truths
