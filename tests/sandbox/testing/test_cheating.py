@@ -520,6 +520,7 @@ def test_check_program_accepts_large_results(sandbox):
         ({"tests": ["assert ("]}, "test 1 of 1 is not valid Python"),
         ({"tests": []}, "at least one"),
         ({"tests": "assert True"}, "must be a list"),
+        ({"tests": [["assert True"]]}, "must be"),
         ({"starter": "def ("}, "the starter is not valid Python"),
         ({"starter": "import nothing_of_the_kind"}, "the starter fails: ModuleNotFoundError"),
         ({"entry_point": "a b"}, "must be a name"),

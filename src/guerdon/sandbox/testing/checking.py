@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from guerdon._validation import check_type
+from guerdon._validation import check_list, check_type
 from guerdon.errors import InvalidArgumentError, SandboxError, TestsError
 from guerdon.sandbox.protocol import Ending, Execution, Limits, Program, Sandbox
 from guerdon.sandbox.testing.inside import program_of
@@ -206,15 +206,20 @@ class _Check:
         starter: str,
         limits: Limits | None,
     ) -> None:
-        if isinstance(tests, str) or not tests:
-            raise InvalidArgumentError(f"`tests` must be a list of at least one, got {tests!r:.60}")
+        tests = [
+            check_type(f"tests[{i}]", test, str)
+            for i, test in enumerate(check_list("tests", tests))
+        ]
+        if not tests:
+            raise InvalidArgumentError("`tests` must have at least one test, got none")
         if not entry_point.isidentifier():
             raise InvalidArgumentError(f"`entry_point` must be a name, got {entry_point!r:.60}")
-        for number, test in enumerate(tests, start=1):
-            _compile(test, f"test {number} of {len(tests)}")
+        units = [
+            _checked_units(test, entry_point, f"test {number} of {len(tests)}")
+            for number, test in enumerate(tests, start=1)
+        ]
         self.entry_point = entry_point
         self.limits = check_type("limits", limits or getattr(sandbox, "limits", Limits()), Limits)
-        units = [units_of(test, entry_point) for test in tests]
         self.names = [name for found in units for name in found]
         self.total = len(self.names)
         output = max(self.limits.output_bytes, OVERHEAD + 2 * self.total)
@@ -361,6 +366,12 @@ class _Check:
 def _in_files(detail: str | None) -> bool:
     """Return whether it is the limit of what is written into files."""
     return detail is not None and " files" in detail
+
+
+@functools.lru_cache(maxsize=1024)
+def _checked_units(test: str, entry_point: str, what: str) -> list[str]:
+    _compile(test, what)
+    return units_of(test, entry_point)
 
 
 def _compile(source: object, what: str) -> None:

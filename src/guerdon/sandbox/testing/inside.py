@@ -29,7 +29,7 @@ for name, text in {texts!r}.items():
 """
 _CALL = "from {package} import {name}\n{name}.main()\n"
 #: The checker imports nothing from the folder, where the program writes as well, even if a test
-#: adds it to `sys.path`.
+#: adds it to `sys.path`. The folder is new, so that no importer of it is cached.
 _APART = """\
 import os, sys
 from types import SimpleNamespace
@@ -38,7 +38,6 @@ def apart(path, folder=os.path.join(os.getcwd(), "")):
         raise ImportError
     return SimpleNamespace(find_spec=lambda name, target=None: None)
 sys.path_hooks.insert(0, apart)
-sys.path_importer_cache.clear()
 """
 
 

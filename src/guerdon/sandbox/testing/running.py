@@ -10,8 +10,7 @@ import builtins
 import importlib.util
 import sys
 import unittest
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import groupby
 from types import ModuleType
@@ -57,6 +56,7 @@ class Tests:
         self._starter = compile(job["starter"], "<starter>", "exec", dont_inherit=True)
         self._number = 0
         self._has_failed = False
+        self._failures: list[BaseException] = []  # of runners of the tests' own
 
     def run(self) -> None:
         """Run all tests, and report on each."""
@@ -66,6 +66,7 @@ class Tests:
             self._report({"starter": raised.describe(error)})
             return
         unittest.main = _no_main  # type: ignore[assignment]
+        _record_failures(self._failures)
         loaded = self._checker.loaded()
         if "loaded" not in loaded:
             self._report(loaded)
@@ -132,11 +133,11 @@ class Tests:
     def _attempt(self, action: Callable[[], object]) -> BaseException | str | None:
         """Do something, and return why it failed."""
         self._checker.begin()
+        self._failures.clear()
         error: BaseException | None = None
         try:
-            with _failures() as failures:
-                action()
-            error = failures[0] if failures else None
+            action()
+            error = self._failures[0] if self._failures else None
         except BaseException as fault:  # SystemExit too
             error = fault
             if isinstance(fault, MemoryError):
@@ -159,6 +160,8 @@ class Tests:
 
     def _import_program(self, source: str) -> None:
         """Let a text import the program: as `MODULE`, or the entry point of any other module."""
+        if "import" not in source:
+            return
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 is_program = self._job["entry_point"] in [each.name for each in node.names]
@@ -289,27 +292,19 @@ def _add(suite: unittest.TestSuite, names: dict[str, Any], kind: str, method: st
     suite.addTest(names[kind](method))
 
 
-@contextmanager
-def _failures() -> Iterator[list[BaseException]]:
-    """Yield a list that receives the failures of tests that a text runs by a runner of its own."""
-    found: list[BaseException] = []
-    methods = {name: getattr(unittest.TestResult, name) for name in _FAILURES}
+def _record_failures(found: list[BaseException]) -> None:
+    """Record the failures of tests that a text runs by a runner of its own."""
+    for name in _FAILURES:
+        setattr(unittest.TestResult, name, _recording(getattr(unittest.TestResult, name), found))
 
-    def noting(method: Callable[..., None]) -> Callable[..., None]:
-        def noted(result: Any, *args: Any) -> None:
-            if args[-1] is not None:
-                found.append(args[-1][1])
-            method(result, *args)
 
-        return noted
+def _recording(method: Callable[..., None], found: list[BaseException]) -> Callable[..., None]:
+    def recorded(result: Any, *args: Any) -> None:
+        if args[-1] is not None:
+            found.append(args[-1][1])
+        method(result, *args)
 
-    for name, method in methods.items():
-        setattr(unittest.TestResult, name, noting(method))
-    try:
-        yield found
-    finally:
-        for name, method in methods.items():
-            setattr(unittest.TestResult, name, method)
+    return recorded
 
 
 #: Methods of results whose last argument is an error, or None.
