@@ -446,13 +446,11 @@ class Link:
         """Return the object of a number of the other side."""
         found = self._remotes.get(number)
         if found is None:
-            name, methods, bases, overrides = kind
+            name, methods, *_ = kind
             is_kind = type(number) is int and type(name) is str and len(name) <= 100
             plain.expect(is_kind, "an object without a class")
             plain.expect(remote.FORWARDED.issuperset(methods), "an object with unknown methods")
-            where = tuple((str(module), str(each)) for module, each in bases)
-            made = remote.remote_class(name, frozenset(methods), where, frozenset(overrides))
-            found = self._remotes[number] = made(self, number)
+            found = self._remotes[number] = remote.class_of(kind)(self, number)
         return found
 
 

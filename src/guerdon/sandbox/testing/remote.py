@@ -33,6 +33,7 @@ __all__ = [
     "MADE",
     "Remote",
     "SIGNATURE",
+    "class_of",
     "derived",
     "handle_of",
     "is_derived",
@@ -326,3 +327,14 @@ def kind_of(value: Any) -> list[Any]:
         described = [kind.__name__[:100], sorted(methods), bases, sorted(overrides)]
         known = _kinds[id(kind)] = kind, described
     return known[1]
+
+
+def class_of(described: Any) -> type[Remote]:
+    """Return the class here for objects of a class there, as `kind_of` describes it."""
+    name, methods, bases, overrides = described
+    where = tuple((str(module), str(each)) for module, each in bases)
+    return remote_class(name, frozenset(methods), where, frozenset(overrides))
+
+
+for _each in (kind_of, Remote):  # functions and classes, so that a process has their classes
+    class_of(kind_of(_each))

@@ -26,18 +26,25 @@ MODULE = "solution"  # what tests call the program's module
 class Names(dict[str, Any]):
     """Python's own names, and where it has none, what the program calls by that name.
 
+    They are taken when a test uses them: a copy of all would write to the pages of all of Python's
+    own objects, and so copy these pages for each process.
+
     Args:
         entry_point: A name of the program in any case, such as ``sum``.
         named: Returns the program's object of a name.
     """
 
     def __init__(self, entry_point: str, named: Callable[[str], Any]) -> None:
-        super().__init__(vars(builtins))
-        self.pop(entry_point, None)
-        self._named = named
+        # The interpreter doesn't ask `__missing__` for these two.
+        super().__init__(__import__=builtins.__import__, __build_class__=builtins.__build_class__)
+        self._entry_point, self._named = entry_point, named
 
     def __missing__(self, name: str) -> Any:
-        return self._named(name)
+        own = vars(builtins)
+        if name == self._entry_point or name not in own:
+            return self._named(name)
+        self[name] = own[name]
+        return self[name]
 
 
 class Tests:
@@ -55,7 +62,7 @@ class Tests:
         checker.on_builtin = self._builtins.__setitem__
         self._starter = compile(job["starter"], "<starter>", "exec", dont_inherit=True)
         self._number = 0
-        self._has_failed = False
+        self._has_failed = self._has_cases = False
         self._failures: list[BaseException] = []  # of runners of the tests' own
 
     def run(self) -> None:
@@ -65,8 +72,6 @@ class Tests:
         except BaseException as error:
             self._report({"starter": raised.describe(error)})
             return
-        unittest.main = _no_main  # type: ignore[assignment]
-        _record_failures(self._failures)
         loaded = self._checker.loaded()
         if "loaded" not in loaded:
             self._report(loaded)
@@ -92,6 +97,10 @@ class Tests:
         checker = self._checker
         code = compile(source, "<test>", "exec", dont_inherit=True)
         self._import_program(source)
+        if "unittest" in source and not self._has_cases:
+            self._has_cases = True
+            unittest.main = _no_main  # type: ignore[assignment]
+            _record_failures(self._failures)
         checker.watch(source)
         checker.touched = False
         error = self._attempt(partial(exec, code, names))
