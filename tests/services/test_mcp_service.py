@@ -31,8 +31,26 @@ IMAGE = ImageContent(type="image", data="", mime_type="image/png")
         ([text("good")], {"result": "better"}, {"result": "better"}),
         ([text("[1, 2]")], [1, 2], {"result": [1, 2]}),
         ([IMAGE], {"score": 0.5}, {"score": 0.5}),
+        ([text('{"score": 0.5}')], None, {"score": 0.5}),
+        ([text('{"score": 0.5}')], {"result": '{"score": 0.5}'}, '{"score": 0.5}'),
+        ([text("[0.5]")], None, "[0.5]"),
+        ([text('{"score": NaN}')], None, '{"score": NaN}'),
     ],
-    ids=["object", "text", "texts", "nothing", "-> str", "-> float", "other", "list", "image too"],
+    ids=[
+        "object",
+        "text",
+        "texts",
+        "nothing",
+        "-> str",
+        "-> float",
+        "other",
+        "list",
+        "image too",
+        "-> dict",
+        "-> str of an object",
+        "text of a list",
+        "not JSON",
+    ],
 )
 def test_answer_of_returns_a_dictionary_or_text(content, structured, given):
     result = CallToolResult(content=content, structured_content=structured)

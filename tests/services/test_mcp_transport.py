@@ -146,6 +146,16 @@ def test_mcp_http_client_fails_one_call_and_not_the_others(app, url, how, kind, 
     assert (beside, after) == ("late", "after")
 
 
+def test_mcp_client_reports_an_address_without_a_path(url):
+    address = url.removesuffix("/mcp")
+    for endpoint in (address, address + "/"):
+        with (
+            MCPClient(endpoint) as client,
+            pytest.raises(ServiceError, match=f"has no path, most MCP servers are at {url}$"),
+        ):
+            client.call_tool("echo", text="hello")
+
+
 def test_mcp_client_retries_an_unavailable_server(url, app, monkeypatch):
     attempts = []
 

@@ -157,7 +157,8 @@ class MCPClient(SharedClient):
                 or ``prompt`` or ``messages`` if it has none.
 
         Returns:
-            Structured content as a dictionary; otherwise text.
+            Structured content, or text that is a JSON object, as a dictionary; otherwise text. Of
+            a tool annotated ``-> str`` always the text.
 
         Raises:
             InvalidArgumentError: There is no such service, or it rejects the arguments.

@@ -46,11 +46,30 @@ UNAVAILABLE = (404, 408, 429, 500, 502, 503, 504)
 _inherited: list[object] = []
 
 
+class TextObject(dict[str, Any]):
+    """A JSON object that a tool returned as text.
+
+    Args:
+        text: The text.
+
+    Raises:
+        ValueError: The text is not a JSON object.
+    """
+
+    def __init__(self, text: str) -> None:
+        value = from_json(text, allow_inf_nan=False)
+        if not isinstance(value, dict):
+            raise ValueError("it is not an object")
+        super().__init__(value)
+        self.text = text  # an `LLMJudge` parses it as strictly as every text
+
+
 def answer_of(service: str, tool: str, result: CallToolResult) -> dict[str, Any] | str:
     """Return the result of a call.
 
-    Structured content is returned as a dictionary, under the key ``result`` if it isn't an object;
-    without it, the text is returned. The SDK also sends the text of a tool annotated ``-> str`` as
+    Structured content is returned as a dictionary, under the key ``result`` if it isn't an object.
+    Without it, as of a tool annotated ``-> dict``, a text that is a JSON object is returned as a
+    dictionary, any other as text. The SDK also sends the text of a tool annotated ``-> str`` as
     structured content, for which the text is returned.
 
     Raises:
@@ -73,7 +92,10 @@ def answer_of(service: str, tool: str, result: CallToolResult) -> dict[str, Any]
             "structured content and text are supported",
             service=service,
         )
-    return text
+    try:
+        return TextObject(text)
+    except ValueError:
+        return text
 
 
 def failure(service: str, error: mcp.MCPError) -> ServiceError:

@@ -178,6 +178,10 @@ def _checked(request: httpx2.Request, response: httpx2.Response) -> httpx2.Respo
     status, body = response.status_code, response.content
     if status >= 400 and not _is_error(body):
         message = f"HTTP {status} {response.reason_phrase}".rstrip()
+        if status == 404 and request.url.path == "/":
+            message += (
+                f"; the address has no path, most MCP servers are at {request.url.join('/mcp')}"
+            )
         return _error(request, status, INTERNAL_ERROR, message, data={HTTP_STATUS: status})
     if status < 400 and b'"jsonrpc"' not in body:
         message = f"the server doesn't speak MCP: {body[:SHOWN].decode(errors='replace')}"

@@ -136,6 +136,7 @@ class Question:
             JudgeError: It is not a verdict.
         """
         values = self.arguments if self.prompt is None else self.prompt.values
+        answer = getattr(answer, "text", answer)  # of an object that a tool sent as text
         if isinstance(answer, Mapping):
             # A tool that doesn't return an object: the SDK wraps its result.
             answer = answer["result"] if answer.keys() == {"result"} else answer
