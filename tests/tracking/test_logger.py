@@ -40,6 +40,20 @@ def test_log_step_writes_all_fields(tmp_path):
     }  # fmt: skip
 
 
+def test_log_step_logs_the_weights_of_the_reward(tmp_path, kept):
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path) as logger:
+        logger.log_step(1, 0, 0.5, {"tests": 1.0}, weights={"tests": np.float32(0.5)})
+        logger.log_step(2, 0, 0.5, {"tests": 1.0}, weights={})
+        with pytest.raises(InvalidArgumentError, match=r"`weights\['tests'\]` must be a finite"):
+            logger.log_step(3, 0, 0.5, {"tests": 1.0}, weights={"tests": None})
+    first, second = tracker.records
+    assert first.metrics() == {
+        "reward/total": 0.5, "reward/tests": 1.0, "reward/weights/tests": 0.5,
+    }  # fmt: skip
+    assert second.metrics() == {"reward/total": 0.5, "reward/tests": 1.0}
+
+
 def test_log_step_copies_components(tmp_path, kept):
     tracker, components = kept(), {"a": 1.0}
     with RewardLogger(tracker, path=tmp_path) as logger:

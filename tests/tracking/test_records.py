@@ -106,7 +106,17 @@ def test_reward_fields_of_an_observation_are_logged(tmp_path):
     with RewardLogger("jsonl", path=tmp_path, run_name="run") as logger:
         logger.log_step(1, 0, **reward_fields(observation))
     record = json.loads((tmp_path / "run" / "rewards.jsonl").read_text())
-    assert (record["metrics"]["reward/total"], record["metrics"]["reward/half"]) == (1.0, 0.5)
+    assert record["metrics"] == {
+        "reward/total": 1.0,
+        "reward/half": 0.5,
+        "reward/weights/half": 2.0,
+    }
+
+
+def test_reward_fields_leave_out_a_weight_that_no_float_can_represent():
+    rubric = RubricComposer({"half": Half(), "big": Half()}, [2.0, 1e308], normalize=False)
+    rubric.factors = {"big": 1e9}
+    assert reward_fields(seen(rubric))["weights"] == {"half": 2.0}
 
 
 def test_reward_fields_name_the_rubric_that_failed(tmp_path):
@@ -118,6 +128,8 @@ def test_reward_fields_name_the_rubric_that_failed(tmp_path):
         "reward/half": 0.5,
         "reward/invalid/judge": 1.0,
         "reward/invalid/total": 1.0,
+        "reward/weights/half": 1.0,
+        "reward/weights/judge": 1.0,
     }
 
 

@@ -148,6 +148,7 @@ class RewardLogger:
         components: Mapping[str, float | None],
         env_id: int | str | None = None,
         *,
+        weights: Mapping[str, float] | None = None,
         invalid: Mapping[str, str] | None = None,
         reward_error: str | None = None,
     ) -> None:
@@ -155,7 +156,8 @@ class RewardLogger:
 
         A failure never becomes a number: a reward of None is logged as ``reward/invalid/total``,
         a component of None as ``reward/invalid/{name}``. NaN and infinity are logged in the same
-        way. `reward_fields` returns reward, components, invalid and reward_error of an observation.
+        way. `reward_fields` returns reward, components, weights, invalid and reward_error of an
+        observation.
 
         Args:
             step: The training or environment step, at least 0.
@@ -163,6 +165,7 @@ class RewardLogger:
             reward: The total; None if it is invalid.
             components: The components by name; None for one that failed.
             env_id: The environment.
+            weights: The weights that the reward was computed with, by name.
             invalid: Why components failed, by name; they need not be in `components`.
             reward_error: Why there is no total.
 
@@ -173,8 +176,8 @@ class RewardLogger:
         """
         is_step = type(step) is int and 0 <= step <= LAST_STEP
         is_reward = type(reward) is float and reward - reward == 0
-        failed = invalid is not None or reward_error is not None
-        if is_step and is_reward and type(components) is dict and not failed:
+        has_more = weights or invalid is not None or reward_error is not None
+        if is_step and is_reward and type(components) is dict and not has_more:
             # The fast path for the usual types; infinity minus itself is NaN too.
             for name, value in components.items():
                 if type(value) is not float or value - value != 0 or type(name) is not str:
@@ -191,6 +194,8 @@ class RewardLogger:
                     )
                     return
         scores = checked_scores(reward, components, invalid=invalid, reward_error=reward_error)
+        if weights:
+            scores["weights"] = checked_weights(weights)
         self._put(
             checked_step(step),
             kind="step",

@@ -54,7 +54,7 @@ class TrackedRecord:
         reward_error: Why there is no total, if known.
         components: The valid components by name.
         invalid: The failed components by name, with the reason.
-        weights: Weights by name.
+        weights: Weights by name: of a step, those that its reward was computed with.
         change: A change of the configuration: ``what``, ``from``, ``to``, ``who``, ``when``,
             ``fingerprint``, ``version`` if known, and the ``number`` of the update in this logger,
             from 1, which all changes of one update share.
@@ -168,7 +168,8 @@ def metric_name(name: str) -> str:
 def reward_fields(observation: Any) -> dict[str, Any]:
     """Return the reward of an observation as arguments of `RewardLogger.log_step`.
 
-    A failed rubric is reported as ``reward/invalid/{name}``.
+    A failed rubric is reported as ``reward/invalid/{name}``, and the weights of a `RubricComposer`
+    as ``reward/weights/{name}``.
 
     Example:
         >>> from guerdon import Observation
@@ -187,7 +188,7 @@ def reward_fields(observation: Any) -> dict[str, Any]:
         observation: An observation, or the result of a client's step, which has the same fields.
 
     Returns:
-        ``reward``, ``components``, ``invalid`` and ``reward_error``.
+        ``reward``, ``components``, ``weights``, ``invalid`` and ``reward_error``.
 
     Raises:
         InvalidArgumentError: It has no ``reward`` and ``metadata``.
@@ -200,9 +201,12 @@ def reward_fields(observation: Any) -> dict[str, Any]:
         )
     metadata = metadata or {}
     error, failed = metadata.get("reward_error"), metadata.get("reward_failed")
+    weights = metadata.get("reward_weights") or {}
     return {
         "reward": observation.reward,
         "components": dict(metadata.get("reward_components") or {}),
+        # None is a weight that no float can represent.
+        "weights": {name: weight for name, weight in weights.items() if weight is not None},
         "invalid": {str(failed): str(error)} if error is not None and failed else None,
         "reward_error": None if error is None else str(error),
     }
