@@ -63,6 +63,21 @@ def test_evaluate_result_without_a_score_is_invalid():
         assert (result.score, result.is_score_valid) == (None, False)
 
 
+@pytest.mark.parametrize("given", [{}, {"score": None}, {"is_score_valid": False}], ids=repr)
+def test_evaluate_result_without_a_score_and_a_reason_has_a_default_error(given):
+    result = EvaluateResult(**given)
+    assert result.error == "the evaluation gave no score"
+    assert EvaluateResult.model_validate(result.model_dump()).error == result.error
+    result.score = 0.5
+    assert (result.is_score_valid or "is_score_valid" in given, result.error) == (True, None)
+
+
+def test_evaluate_result_without_a_score_keeps_its_own_error_or_reason():
+    assert EvaluateResult(error="down").error == "down"
+    doubted = EvaluateResult(score=None, reason="off topic")
+    assert (doubted.error, doubted.reason) == (None, "off topic")
+
+
 def test_evaluate_result_valid_without_a_score_is_rejected():
     with pytest.raises(ValidationError, match="a valid result requires a score"):
         EvaluateResult(is_score_valid=True)

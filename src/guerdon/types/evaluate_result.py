@@ -17,6 +17,9 @@ from guerdon.types.numbers import FiniteFloat, Index, Metrics
 
 __all__ = ["EvaluateResult", "StepOutput"]
 
+# The error of a result without a score, if it is given no reason.
+NO_SCORE = "the evaluation gave no score"
+
 RESULT_CONFIG = ConfigDict(extra="forbid", validate_assignment=True, ser_json_inf_nan="constants")
 
 
@@ -63,7 +66,8 @@ class EvaluateResult(BaseModel):
         reason: The reason for the score.
         metrics: Further measurements. Numbers among them are components of the score.
         step_outputs: The results for single steps, if any.
-        error: The error message, if it failed.
+        error: The error message, if it failed. A result without a score, a reason and an error
+            has the error "the evaluation gave no score".
         log: The output of the function in a sandbox, if it printed anything.
     """
 
@@ -89,6 +93,11 @@ class EvaluateResult(BaseModel):
                     "a valid result requires a score; without one, omit is_score_valid or set it "
                     "to False, with the error"
                 )
+        if fields["score"] is None:
+            if fields["error"] is None and fields["reason"] is None:
+                fields["error"] = NO_SCORE
+        elif fields["error"] == NO_SCORE:  # the score was assigned later
+            fields["error"] = None
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -428,15 +428,14 @@ def test_reward_function_invalid_return_values_make_the_result_invalid(value):
     assert result.error.startswith("RewardFunctionError: <lambda> returned ")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [{}, {"score": None}, {"is_score_valid": False}, EvaluateResult(is_score_valid=False)],
-    ids=["empty", "None", "invalid", "result"],
-)
-def test_reward_function_invalid_result_always_has_a_reason(value):
-    result = reward_function(lambda messages: value)(CHAT)
+def test_reward_function_that_gives_no_score_is_a_failure_and_never_0():
+    @reward_function
+    def judged(messages):
+        return EvaluateResult(score=None)
+
+    result = judged(CHAT)
     assert (result.score, result.is_score_valid) == (None, False)
-    assert result.error
+    assert result.error == "the evaluation gave no score"
 
 
 def test_reward_function_dicts_and_results_are_returned_as_results():

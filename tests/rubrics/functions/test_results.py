@@ -82,12 +82,18 @@ def test_result_of_accepts_an_explicit_failure():
 
 @pytest.mark.parametrize(
     "value",
-    [{}, {"score": None}, {"is_score_valid": False}, EvaluateResult()],
+    [{}, {"score": None}, {"is_score_valid": False}, EvaluateResult(score=None)],
     ids=["empty", "None", "invalid", "result"],
 )
-def test_result_of_rejects_a_failure_without_a_reason(value):
+def test_result_of_a_failure_without_a_reason_has_a_default_error(value):
+    result = result_of(value, "f")
+    assert (result.score, result.is_score_valid) == (None, False)
+    assert result.error == "the evaluation gave no score"
+
+
+def test_result_of_rejects_a_score_that_does_not_count_without_a_reason():
     with pytest.raises(RewardFunctionError, match="f returned no valid score and no error"):
-        result_of(value, "f")
+        result_of(EvaluateResult(score=0.5, is_score_valid=False), "f")
 
 
 @pytest.mark.parametrize("kind", [bool, np.bool_])
