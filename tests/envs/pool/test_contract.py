@@ -64,6 +64,18 @@ def test_backend_resets_and_steps_in_the_order_of_the_slots(new_pool):
     play(main)
 
 
+def test_backend_reports_a_slot_that_was_never_reset(new_pool):
+    async def main():
+        async with new_pool(2) as pool:
+            await pool.reset_batch(slots=[0])
+            good, bad = await pool.step_batch([{}, {}])
+            again = [each async for each in pool.as_completed([None, {}])]
+            assert (good.reward, bad.done, again) == (0.5, True, [(1, bad)])
+            assert "slot 1 was never reset" in bad.metadata["error"]
+
+    play(main)
+
+
 def test_backend_resets_some_slots_and_leaves_the_others(new_pool):
     async def main():
         async with new_pool(2) as pool:

@@ -440,7 +440,13 @@ def test_env_pool_a_step_before_the_first_reset_is_reported():
     async def main():
         async with EnvPool(World, n=1) as pool:
             (board,) = await pool.step_batch([Move()])
-            assert failed(board, "EpisodeError", "reset it")
+            assert failed(
+                board,
+                "EpisodeError",
+                "slot 0 was never reset; reset_batch begins its first episode",
+            )
+            await pool.reset_batch()
+            assert rewards(await pool.step_batch([Move()])) == [1.0]
 
     play(main)
 
@@ -983,6 +989,12 @@ def test_env_pool_a_factory_that_fails_is_reported_in_every_slot(factory):
             return await pool.reset_batch()
 
     assert all(failed(each) for each in play(main))
+
+
+@pytest.mark.parametrize("backend", ["process", 4, False])
+def test_env_pool_refuses_a_backend_that_is_none(backend):
+    with pytest.raises(InvalidArgumentError, match=r"`backend` must be a PoolBackend, such as Th"):
+        EnvPool(World, n=2, backend=backend)
 
 
 def test_env_pool_another_backend_may_be_brought():

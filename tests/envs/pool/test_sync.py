@@ -93,7 +93,9 @@ def test_sync_env_pool_a_stream_that_is_broken_off_may_be_followed_by_another_at
 
 def test_sync_env_pool_refuses_invalid_arguments_as_by_the_async_pool():
     pool = EnvPool(World, n=1).sync()
-    with pytest.raises(InvalidArgumentError, match="is not open"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"is not open; use it as `with EnvPool\(…\)\.sync\(\)`"
+    ):
         pool.reset_batch()
     with pool:
         for call in (
@@ -105,7 +107,9 @@ def test_sync_env_pool_refuses_invalid_arguments_as_by_the_async_pool():
             with pytest.raises(InvalidArgumentError):
                 call()
     pool.close()
-    with pytest.raises(InvalidArgumentError, match="is not open"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"is not open; use it as `with EnvPool\(…\)\.sync\(\)`"
+    ):
         pool.step_batch([Move()])
 
 

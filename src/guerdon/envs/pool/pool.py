@@ -9,12 +9,18 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import Any, Self
 
-from guerdon._background import SyncWrapper, run, sync_method, wait_for
+from guerdon._background import SyncWrapper, background_loop, run, sync_method, wait_for
 from guerdon._validation import check_integer, check_list, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall, ThreadBackend
 from guerdon.envs.registry import find_environment
 from guerdon.envs.runner import BLOCKED_S, blocked_by
-from guerdon.errors import EnvError, EnvTimeoutError, InvalidActionError, InvalidArgumentError
+from guerdon.errors import (
+    EnvError,
+    EnvTimeoutError,
+    EpisodeError,
+    InvalidActionError,
+    InvalidArgumentError,
+)
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
 from guerdon.types.observation import GenericObservation, Observation
@@ -77,8 +83,17 @@ class EnvPool:
     ) -> None:
         self.n = check_integer("n", n, low=1)
         self.timeout_s = check_seconds("timeout_s", timeout_s)
-        self._backend = backend or _backend(env, n, observation_type, token)
+        if backend is None:
+            backend = _backend(env, n, observation_type, token)
+        elif not isinstance(backend, PoolBackend):
+            raise InvalidArgumentError(
+                "`backend` must be a PoolBackend, such as ThreadBackend(make_environment, n), got "
+                f"{shown(backend)}; environments run in threads, or in another process if `env` is "
+                "the address of a server"
+            )
+        self._backend = backend
         self._busy: dict[int, PoolCall] = {}
+        self._begun: set[int] = set()  # slots that were reset since the pool was opened
         self._freed = asyncio.Event()  # set whenever a call ends
         self._is_open = False
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
@@ -248,9 +263,13 @@ class EnvPool:
         stream.timers.append(self._timer(calls, stream.limit))
 
     def _begin(self, calls: list[PoolCall]) -> None:
+        self._begun.update(call.slot for call in calls if call.is_reset)
         for call in calls:
             self._busy[call.slot] = call
-        self._backend.submit(calls)
+            if call.slot not in self._begun:
+                error = f"slot {call.slot} was never reset; reset_batch begins its first episode"
+                call.finish(None, EpisodeError(error))
+        self._backend.submit([call for call in calls if not call.over])
 
     def _finished(self, then: Callable[[PoolCall], None]) -> Callable[[PoolCall], None]:
         def finished(call: PoolCall) -> None:
@@ -303,7 +322,9 @@ class EnvPool:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise InvalidArgumentError("the pool is not open; use it as `async with EnvPool(…)`")
+            is_sync = asyncio.get_running_loop() is background_loop()
+            use = "with EnvPool(…).sync()" if is_sync else "async with EnvPool(…)"
+            raise InvalidArgumentError(f"the pool is not open; use it as `{use}`")
         if self._home != (asyncio.get_running_loop(), os.getpid()):
             raise InvalidArgumentError(
                 "the pool belongs to another event loop or process; open one in each"
@@ -314,6 +335,7 @@ class EnvPool:
             raise InvalidArgumentError("the pool is already open")
         await self._backend.open()
         self._home = asyncio.get_running_loop(), os.getpid()
+        self._begun.clear()
         self._is_open = True
         return self
 

@@ -96,7 +96,7 @@ class RemoteBackend(PoolBackend):
                     self._broken.discard(call.slot)
                 payload = await session.request_or_reconnect(text, "observation", LONG_S)
             elif call.slot in self._broken:
-                raise EpisodeError("the slot has no environment that works; reset it")
+                raise EpisodeError("the last call failed; reset it to make a new environment")
             else:
                 payload = await session.request(
                     encode_message("step", call.action), "observation", LONG_S
