@@ -1,6 +1,7 @@
 """RLDataAligner: results on recorded steps, and a report of what doesn't fit."""
 
 import copy
+import logging
 
 import pytest
 from hypothesis import given
@@ -413,6 +414,21 @@ def test_aligner_leaves_its_arguments_unchanged_and_returns_every_rollout(result
     assert counts.get("no recorded steps", 0) == len(set(ids) - set(recorded))
     invalid = [each for each in batch if not each.is_score_valid]
     assert all(each.error for each in invalid)
+
+
+def test_aligner_logs_a_warning_with_the_counts(caplog):
+    outputs = [(0, 0.5), (7, 1.0), (8, 1.0)]
+    align([result(outputs), None], {"a": steps(0), "b": steps(0)})
+    [record] = caplog.records
+    assert (record.name, record.levelno) == ("guerdon.rollouts.alignment", logging.WARNING)
+    assert "no such step (2), no result (1)" in record.getMessage()
+
+
+def test_aligner_logs_nothing_if_everything_fits_or_if_it_is_strict(caplog):
+    align(result([(0, 0.5)]), {"a": steps(0)})
+    with pytest.raises(AlignmentError):
+        align(result([(7, 0.5)]), {"a": steps(0)}, strict=True)
+    assert not caplog.records
 
 
 @given(results=st.lists(RESULTS, max_size=3), recorded=st.dictionaries(IDS, STEPS, max_size=3))

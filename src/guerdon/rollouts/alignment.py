@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ __all__ = [
     "AlignmentReport",
     "RLDataAligner",
 ]
+
+logger = logging.getLogger(__name__)
 
 
 class AlignmentReport(list[Misfit]):
@@ -145,7 +148,7 @@ class RLDataAligner:
         A step is named by the number of its assistant turn, which is its
         ``step_info["assistant_turn_index"]``, or by its ``step_info["step_id"]``. A step that no
         result names keeps its base reward. The arguments are not changed: the returned steps are
-        shallow copies.
+        shallow copies. If anything doesn't fit, a warning with the counts is logged.
 
         Args:
             eval_results_from_sandbox: One result for each rollout, or the result of one rollout.
@@ -183,6 +186,9 @@ class RLDataAligner:
         _report_unmatched(results, ids, raw_rollout_step_data_map, report)
         if report and self.strict:
             raise AlignmentError(f"{len(report)} things don't fit:\n{report}", problems=report)
+        if report:
+            counts = ", ".join(f"{kind} ({count})" for kind, count in report.counts().items())
+            logger.warning("results and recorded steps don't fit: %s; see the report", counts)
         return AlignedBatch(list(aligned.values()), report)
 
 
