@@ -122,6 +122,46 @@ def test_check_without_a_rubric_exits_with_1_and_a_hint(inside):
     assert "Forgot has no rubric; set one in __init__" in " ".join(rows(done))
 
 
+REWARD = """
+    schema_version: "1.0"
+    per_turn:
+      - name: short
+        rubric: worlds.py:Short
+        weight: 1.0
+        schedule: {piecewise: [[0, 0.0], [10, 1.0]], by: episode}
+"""
+
+
+@pytest.mark.parametrize("target", ["Good", "Forgot", "make"])
+def test_check_plays_with_the_reward_of_a_file(inside, tmp_path, target):
+    (tmp_path / "reward.yaml").write_text(textwrap.dedent(REWARD))
+    done = inside("check", f"worlds.py:{target}", "--reward", "reward.yaml")
+    assert all(row.startswith("ok ") for row in rows(done)), done.stdout
+    assert (done.returncode, done.stderr, len(rows(done))) == (0, "", 10)
+
+
+def test_check_reports_a_reward_of_a_file_that_is_out_of_range(inside, tmp_path):
+    (tmp_path / "rewards.py").write_text(
+        "from guerdon import Rubric\n"
+        "class Wild(Rubric):\n"
+        "    score_range = (0.0, 1.0)\n"
+        "    def forward(self, action, observation):\n"
+        "        return 2.0\n"
+    )
+    wild = textwrap.dedent(REWARD).replace("worlds.py:Short", "rewards.py:Wild")
+    (tmp_path / "reward.yaml").write_text(wild.replace("[0, 0.0]", "[0, 1.0]"))
+    done = inside("check", "worlds.py:Good", "--reward", "reward.yaml")
+    assert done.returncode == 1
+    assert "outside of [0.0, 1.0]" in " ".join(rows(done))
+
+
+def test_check_exits_with_2_for_a_reward_file_that_is_invalid(inside, tmp_path):
+    (tmp_path / "reward.yaml").write_text("per_turn: [{name: short}]")
+    done = inside("check", "worlds.py:Good", "--reward", "reward.yaml")
+    assert done.returncode == 2
+    assert "reward.yaml" in done.stderr
+
+
 def test_check_prints_json(guerdon):
     for name, code in (("Good", 0), ("Bad", 1)):
         done = guerdon("check", f"worlds.py:{name}", "--json")

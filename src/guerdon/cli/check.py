@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ MARKS = {"ok": "[green]ok[/]", "problem": "[bold red]problem[/]", "note": "[yell
 
 def check(
     target: options.Environment,
+    reward: options.RewardFile = None,
     actions: Annotated[
         Path | None,
         typer.Option(
@@ -40,6 +42,9 @@ def check(
     an observation that doesn't survive JSON; state that two instances share; a reset that keeps
     the old trajectory; a step after the end that is neither rejected nor documented.
 
+    With --reward, the rubric of the file scores the steps, with its weights at the start of its
+    schedules.
+
     [bold]Exit codes[/bold]: 0, no problems. 1, there are problems. 2, there is no such
     environment.
     """  # fmt: skip
@@ -49,9 +54,10 @@ def check(
     given = _read(actions) if actions is not None else None
     with contextlib.redirect_stdout(sys.stderr):  # what the environment prints isn't the report
         factory = find_environment(target)
-        report = check_environment(
-            factory, actions=given, seed=seed, steps=steps, timeout_s=timeout
-        )
+        with _configured(factory, reward) as configured:
+            report = check_environment(
+                configured, actions=given, seed=seed, steps=steps, timeout_s=timeout
+            )
     if as_json:
         lines = [
             {"check": line.name, "status": line.status, "detail": line.detail}
@@ -65,6 +71,31 @@ def check(
         print_parts([found])
     if not report.ok:
         raise typer.Exit(options.ExitCode.FAILED)
+
+
+@contextlib.contextmanager
+def _configured(factory: Callable[[], Any], reward: str | None) -> Iterator[Callable[[], Any]]:
+    """A factory of environments with the reward of a file; episodes don't advance its schedules."""
+    if reward is None:
+        yield factory
+        return
+    from guerdon.config.pipeline import RewardPipeline
+    from guerdon.config.runtime import RewardRuntime
+    from guerdon.envs.configured import with_pipeline
+    from guerdon.envs.environment import Environment
+
+    with RewardPipeline.of(reward) as pipeline:
+        pipeline.make()  # raises what is wrong in the file, before what is not available
+        pipeline.check_services()
+        make = with_pipeline(factory, pipeline)
+
+        def configured() -> Any:
+            environment = make()
+            if isinstance(environment, Environment):  # else the report has it
+                RewardRuntime(pipeline.make(), config=pipeline.config).apply(environment.rubric)
+            return environment
+
+        yield configured
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

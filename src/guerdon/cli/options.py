@@ -12,8 +12,8 @@ from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.reading import FORMATS
 
 __all__ = [
-    "AsJson", "At", "By", "Environment", "ExitCode", "Format", "Host", "Port", "Rollouts",
-    "ScoreFailed", "Token", "check_token",
+    "AsJson", "At", "By", "Environment", "ExitCode", "Format", "Host", "Port", "RewardFile",
+    "Rollouts", "ScoreFailed", "Token", "check_token",
 ]  # fmt: skip
 
 
@@ -64,6 +64,16 @@ Environment = Annotated[
         metavar="ENV",
         help="A folder with an environment.py, [bold]file.py:name[/bold], "
         "[bold]module:name[/bold], or a registered name.",
+    ),
+]
+RewardFile = Annotated[
+    str | None,
+    typer.Option(
+        "--reward",
+        "-r",
+        metavar="F.yaml",
+        envvar="GUERDON_CONFIG",
+        help="A reward file, which replaces the environment's own reward.",
     ),
 ]
 Host = Annotated[str, typer.Option(help="The address to listen on; loopback by default.")]

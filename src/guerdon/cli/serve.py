@@ -26,16 +26,7 @@ class LogFormat(StrEnum):
 
 def serve(
     target: options.Environment,
-    reward: Annotated[
-        str | None,
-        typer.Option(
-            "--reward",
-            "-r",
-            metavar="F.yaml",
-            envvar="GUERDON_CONFIG",
-            help="A reward file, which replaces the environment's own reward.",
-        ),
-    ] = None,
+    reward: options.RewardFile = None,
     host: options.Host = "127.0.0.1",
     port: options.Port = 8000,
     token: options.Token = None,
