@@ -199,7 +199,8 @@ def test_json_schema_describes_keys():
     assert schema["description"].startswith("A reward: its rubrics with their weights")
     assert ">>>" not in json.dumps(schema)
     assert schema["properties"]["normalize"]["description"] == (
-        "Map the scores of each rubric to [0, 1]."
+        "Map the scores of each rubric to [0, 1], by its declared range, or by the observed one "
+        "(observed)."
     )
     assert schema["$defs"]["it.Inner"]["description"] == "Within."
     assert schema["$defs"]["it.Inner"]["properties"]["a"]["description"] == "What it is called."

@@ -19,7 +19,13 @@ from guerdon import (
     Sequential,
     WeightedSum,
 )
-from guerdon.errors import AsyncRubricError, InvalidArgumentError, RubricDefinitionError, StateError
+from guerdon.errors import (
+    AsyncRubricError,
+    InvalidArgumentError,
+    InvalidScoreError,
+    RubricDefinitionError,
+    StateError,
+)
 
 STEP = SimpleNamespace(done=False)
 END = SimpleNamespace(done=True)
@@ -197,7 +203,7 @@ def test_composer_without_normalize_uses_the_scores_themselves():
 
 
 def test_composer_explains_that_it_uses_an_observed_range(caplog):
-    rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0})
+    rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0}, "observed")
     with caplog.at_level(logging.WARNING, "guerdon.config"):
         assert [rubric(score, STEP) for score in (4.0, 8.0, 6.0, 0.0)] == [1.0, 1.0, 0.5, 0.0]
     assert [record.getMessage()[:39] for record in caplog.records] == [
@@ -209,22 +215,34 @@ def test_composer_explains_that_it_uses_an_observed_range(caplog):
 
 @pytest.mark.parametrize(("score", "value"), [(0.25, 0.25), (-3.0, 0.0), (7.0, 1.0)])
 def test_composer_clips_the_score_until_two_scores_differ(score, value):
-    rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0})
+    rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0}, "observed")
     assert rubric(score, STEP) == rubric(score, STEP) == value
 
 
-def test_composer_observes_ranges_without_normalize():
+def test_composer_takes_a_score_in_0_to_1_of_a_rubric_that_declares_no_range():
+    rubric = RubricComposer({"u": Undeclared()}, {"u": 2.0})
+    assert [rubric(score, STEP) for score in (0.9, 0.8, 0.85)] == [1.8, 1.6, 1.7]
+    assert rubric.ranges() == {"u": (0.0, 1.0, "default")}
+
+
+@pytest.mark.parametrize("score", [-0.5, 1.5, 8.0])
+def test_composer_rejects_a_score_outside_of_0_to_1_of_a_rubric_that_declares_no_range(score):
+    rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0})
+    with pytest.raises(InvalidScoreError, match=r"'u' returned .* declares no finite score_range"):
+        rubric(score, STEP)
+    assert rubric.score(score, STEP).value is None
+
+
+def test_composer_without_normalize_has_no_range_of_a_rubric_that_declares_none():
     rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0}, normalize=False)
-    assert rubric.ranges() == {"u": None}
-    rubric(2.0, STEP)
-    rubric(-1.0, STEP)
-    assert rubric.observed == {"u": [-1.0, 2.0]}
+    assert (rubric(8.0, STEP), rubric.ranges()) == (8.0, {"u": None})
 
 
 def test_composer_range_follows_from_the_weights():
     assert composer()._range() == (-2.0, 1.0)
     assert composer(episode_end=["a"])._range() == (-2.0, 1.0)
-    assert RubricComposer({"u": Undeclared()}, {"u": 1.0})._range() is None
+    assert RubricComposer({"u": Undeclared()}, {"u": 1.0})._range() == (0.0, 1.0)
+    assert RubricComposer({"u": Undeclared()}, {"u": 1.0}, normalize=False)._range() is None
 
 
 scores = st.floats(-1e6, 1e6)
@@ -301,7 +319,7 @@ def test_composer_factors_multiply_weights():
         ),
         ({"a": Gives()}, {"a": 1.0}, {"episode_end": ["b"]}, InvalidArgumentError, "'b'"),
         ({"a": Gives()}, {"a": 1.0}, {"episode_end": "a"}, InvalidArgumentError, "a list"),
-        ({"a": Gives()}, {"a": 1.0}, {"normalize": 1}, InvalidArgumentError, "of type bool"),
+        ({"a": Gives()}, {"a": 1.0}, {"normalize": 1}, InvalidArgumentError, "True, False or"),
         (Gives(), {"a": 1.0}, {}, InvalidArgumentError, "must be a mapping"),
         (
             {"weights": Gives()},
@@ -357,12 +375,14 @@ def test_composer_fingerprint_ignores_observed_scores():
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
 def test_composer_copies_are_independent(again):
-    rubric = RubricComposer({"a": Gives(0.5), "u": Undeclared()}, [1.0, 1.0], episode_end=["u"])
+    rubric = RubricComposer(
+        {"a": Gives(0.5), "u": Undeclared()}, [1.0, 1.0], "observed", episode_end=["u"]
+    )
     other = again(rubric)
     other.update_weights({"a": 5.0})
     assert rubric(3.0, STEP) == 0.5
     assert other(3.0, END) == 3.5
-    assert rubric.observed == {"a": [0.5, 0.5]}
+    assert (rubric.observed, other.observed) == ({}, {"u": [3.0, 3.0]})
 
 
 def test_composer_rubric_that_is_restored_has_its_old_place():
@@ -404,9 +424,11 @@ class Ranged(Rubric):
 
 @pytest.mark.parametrize("ends", [(0.0, math.inf), (-math.inf, 0.0), (-math.inf, math.inf)])
 def test_composer_range_with_an_infinite_end_is_observed(ends):
-    rubric = RubricComposer({"r": Ranged(*ends)}, {"r": 1.0})
+    rubric = RubricComposer({"r": Ranged(*ends)}, {"r": 1.0}, "observed")
     assert [rubric(score, STEP) for score in (4.0, 8.0, 6.0)] == [1.0, 1.0, 0.5]
     assert rubric.ranges()["r"].source == "observed"
+    with pytest.raises(InvalidScoreError, match="score_range"):
+        RubricComposer({"r": Ranged(*ends)}, {"r": 1.0})(4.0, STEP)
 
 
 @pytest.mark.parametrize("ends", [(1.0, 0.0), (0.0,), (0.0, math.nan), ("a", 1)], ids=str)
@@ -422,7 +444,8 @@ def test_composer_range_of_one_point_leaves_the_score():
 @pytest.mark.parametrize("source", ["declared", "observed"])
 def test_composer_weight_of_0_adds_nothing(source):
     rubric = Undeclared() if source == "observed" else Gives(0.5)
-    assert RubricComposer({"u": rubric, "g": Gives()}, [0.0, 0.0]).compute(7.0, STEP)[0] == 0.0
+    composer = RubricComposer({"u": rubric, "g": Gives()}, [0.0, 0.0], "observed")
+    assert composer.compute(7.0, STEP)[0] == 0.0
 
 
 # Composers in composers
@@ -457,7 +480,7 @@ def test_composer_rejects_an_invalid_observed_range(ends):
 
 
 def test_composer_observed_ranges_are_in_the_state_and_not_in_the_fingerprint():
-    one, other = (RubricComposer({"u": Undeclared()}, [1.0]) for _ in range(2))
+    one, other = (RubricComposer({"u": Undeclared()}, [1.0], "observed") for _ in range(2))
     one(4.0, STEP)
     one(8.0, STEP)
     assert one.fingerprint() == other.fingerprint()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -177,7 +177,8 @@ class RewardConfig(BaseModel):
         schema_version: The version of the file's format.
         per_turn: The rubrics that score every step.
         episode_end: The rubrics that score the last step of an episode.
-        normalize: Map the scores of each rubric to [0, 1].
+        normalize: Map the scores of each rubric to [0, 1], by its declared range, or by the
+            observed one (``observed``).
         mcp_services: Tools and models by name.
         curriculum: Stages with weights of their own, and conditions to move on.
 
@@ -190,7 +191,7 @@ class RewardConfig(BaseModel):
     schema_version: StrictStr = SCHEMA_VERSION
     per_turn: tuple[RubricEntry, ...] = ()
     episode_end: tuple[RubricEntry, ...] = ()
-    normalize: StrictBool = True
+    normalize: StrictBool | Literal["observed"] = True
     mcp_services: dict[_Name, ServiceConfig] = {}
     curriculum: Stages | None = None
 

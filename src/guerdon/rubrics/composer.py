@@ -6,10 +6,10 @@ import logging
 import math
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from guerdon._validation import check_number, check_type, shown
-from guerdon.errors import AsyncRubricError, InvalidArgumentError
+from guerdon._validation import check_number, shown
+from guerdon.errors import AsyncRubricError, InvalidArgumentError, InvalidScoreError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.calling import evaluate_named
 from guerdon.rubrics.containers import Weighted, check_range
@@ -26,9 +26,6 @@ logger = logging.getLogger("guerdon.config")
 # Locked while an observed range grows, which is rare; shared, so that composers can be copied.
 _widening = threading.Lock()
 
-# The observed range of a component without a score.
-_NOTHING = (math.inf, -math.inf)
-
 
 class ScoreRange(NamedTuple):
     """The range of a rubric's scores.
@@ -41,12 +38,19 @@ class ScoreRange(NamedTuple):
     Attributes:
         low: The lowest score.
         high: The highest score.
-        source: ``"declared"`` by the rubric, or ``"observed"`` so far.
+        source: ``"declared"`` by the rubric, ``"default"`` for a rubric that declares none, or
+            ``"observed"`` so far.
     """
 
     low: float
     high: float
     source: str
+
+
+def _check_normalize(name: str, value: object) -> bool | str:
+    if value is True or value is False or value == "observed":
+        return value
+    raise InvalidArgumentError(f"`{name}` must be True, False or 'observed', got {shown(value)}")
 
 
 class RubricComposer(Weighted):
@@ -79,10 +83,15 @@ class RubricComposer(Weighted):
         rubrics: Rubrics or functions by name; of a list, the names are ``rubric_0`` and so on.
         weights: One finite number each, by the same names or in the same order. They may be
             negative and need not sum to 1.
-        normalize: Map each rubric's declared `score_range` linearly to [0, 1]; scores outside of
-            it are not clipped. Without a declared range, the range of the scores observed so far,
-            including this one, is used, and the reason of the score includes it; until two scores
-            have differed, the score itself is used, clipped to [0, 1].
+        normalize: Map each rubric's `score_range` linearly to [0, 1].
+
+            - True: scores outside of a declared range are not clipped. A rubric that declares no
+              finite range has [0, 1], and a score outside of it is an error.
+            - ``"observed"``: a rubric that declares no finite range has that of the scores seen so
+              far, including this one, and the reason of the score includes it; until two scores
+              have differed, the score itself is used, clipped to [0, 1]. Equal scores may count
+              differently at different times.
+            - False: the scores themselves are used.
         episode_end: The names of the components that are due only if ``observation.done`` is
             true. A trajectory rubric among them still sees the other steps.
 
@@ -94,17 +103,17 @@ class RubricComposer(Weighted):
     _measured = ("observed",)
     state_names = ("weights", "normalize", "factors", "observed")
     tunable = ("weights",)
-    normalize = Checked(check_type, kind=bool)
+    normalize = Checked(_check_normalize)
 
     # Derived from the children and the configuration, for the hot path:
     _maps: bool  # whether scores are mapped to [0, 1]
-    _undeclared: list[str]  # the names whose range isn't declared
+    _observing: list[str]  # the names whose range is that of the scores seen so far
 
     def __init__(
         self,
         rubrics: Mapping[str, RubricLike] | Iterable[RubricLike],
         weights: Mapping[str, float] | Iterable[float],
-        normalize: bool = True,
+        normalize: bool | Literal["observed"] = True,
         *,
         episode_end: Collection[str] = (),
     ) -> None:
@@ -255,13 +264,15 @@ class RubricComposer(Weighted):
         self._observed = checked
 
     def ranges(self) -> dict[str, ScoreRange | None]:
-        """Return the range of each component's scores: declared, else observed, else None."""
+        """Return the range of each component's scores; None if it isn't known."""
         return {name: self._range_of(name) for name in self._children}
 
     def _range_of(self, name: str) -> ScoreRange | None:
         declared = _declared_range(self._children[name])
         if declared is not None:
             return ScoreRange(*declared, "declared")
+        if self.normalize != "observed":
+            return ScoreRange(0.0, 1.0, "default") if self.normalize else None
         seen = self._observed.get(name)
         return ScoreRange(*seen, "observed") if seen is not None else None
 
@@ -271,14 +282,13 @@ class RubricComposer(Weighted):
         found = self._range_of(name)
         if found is None or found.low == found.high:
             return min(max(score, 0.0), 1.0)
+        if found.source == "default" and not 0.0 <= score <= 1.0:
+            raise InvalidScoreError(
+                f"{name!r} returned {score:g} and declares no finite score_range, so that it must "
+                "be in [0, 1]: declare a score_range, or use normalize: observed or false",
+                value=score,
+            )
         return (score - found.low) / (found.high - found.low)
-
-    def _widen(self, scores: Sequence[float]) -> None:
-        """Extend the observed ranges to new scores."""
-        with _widening:
-            for name, score in zip(self._children, scores, strict=False):
-                low, high = self._observed.get(name, _NOTHING)
-                self._observed[name] = min(low, score), max(high, score)
 
     # As a container ----------------------------------------------------------------------------
 
@@ -291,7 +301,9 @@ class RubricComposer(Weighted):
         declared = {name: _declared_range(child) for name, child in self._children.items()}
         plain = not self.normalize or all(each == (0.0, 1.0) for each in declared.values())
         self.__dict__["_maps"] = not plain
-        self.__dict__["_undeclared"] = [name for name, each in declared.items() if each is None]
+        is_observed = self.normalize == "observed"
+        undeclared = [name for name, each in declared.items() if each is None and is_observed]
+        self.__dict__["_observing"] = undeclared
         if self._at_end:
             kids = self._kids
             self.__dict__["_kids_at_end"] = kids
@@ -300,31 +312,28 @@ class RubricComposer(Weighted):
     def _combine(self, scores: Sequence[float]) -> float:
         if not scores and self._at_end:
             return StepScore(0.0, None, None, True)  # nothing is due yet
-        for name, score in zip(self._children, scores, strict=False):
-            low, high = self._observed.get(name, _NOTHING)
-            if not low <= score <= high:
-                self._widen(scores)
-                break
         if self._maps:
             named = dict(zip(self._children, scores, strict=False))
+            self._observe(named)
             scores = [self._normalized(name, score) for name, score in named.items()]
-            self._explain_observed(named)
         return super()._combine(scores)
 
-    def _explain_observed(self, due: Collection[str]) -> None:
-        """Report which components were normalized by their observed range."""
-        for name in self._undeclared:
-            if name not in due:
+    def _observe(self, scores: Mapping[str, float]) -> None:
+        """Extend the observed ranges to new scores, and report those that are used."""
+        for name in self._observing:
+            if name not in scores:
                 continue
             if name not in self._warned:
                 self._warned.add(name)
                 logger.warning(
-                    "%r declares no finite score_range: the composer normalizes it by the "
-                    "scores observed so far, so that equal scores may count differently; declare "
-                    "one, or use normalize=False",
+                    "%r declares no finite score_range: the composer normalizes it by the scores "
+                    "observed so far, so that equal scores may count differently",
                     name,
                 )
-            low, high = self._observed[name]
+            score = scores[name]
+            with _widening:
+                low, high = self._observed.get(name, (score, score))
+                self._observed[name] = low, high = min(low, score), max(high, score)
             self.explain("%s normalized by the observed range [%.6g, %.6g]", name, low, high)
 
     def _check_child(self, name: str, child: Rubric) -> None:
@@ -335,10 +344,10 @@ class RubricComposer(Weighted):
         return "due at the end of the episode" if name in self._at_end else None
 
     def _range_of_child(self, name: str, child: Rubric) -> list[float] | None:
-        declared = _declared_range(child)
-        if declared is None:
+        found = (0.0, 1.0) if self.normalize else _declared_range(child)
+        if found is None:
             return None
-        ends = [self._weight_of(name) * end for end in ((0, 1) if self.normalize else declared)]
+        ends = [self._weight_of(name) * end for end in found]
         return [*ends, 0.0] if name in self._at_end else ends  # absent at most steps
 
     def _rewards_by_step(self) -> dict[int, float]:

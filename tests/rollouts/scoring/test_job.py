@@ -1131,10 +1131,10 @@ def test_scoring_job_observed_ranges_require_one_uninterrupted_process(
 ):
     rollouts = write_rows([row(str(i), id=i) for i in range(4)])
     out = tmp_path / "scored.jsonl"
-    run(rollouts, reward=pipeline("Unknown"))
+    run(rollouts, reward=pipeline("Unknown", normalize="observed"))
     before = out.read_bytes()
     with pytest.raises(InvalidArgumentError, match="normalizes number by the scores seen before"):
-        run(rollouts, reward=pipeline("Unknown"), **options)
+        run(rollouts, reward=pipeline("Unknown", normalize="observed"), **options)
     assert out.read_bytes() == before
     report, _ = run(rollouts, reward=pipeline("Unknown", normalize=False), workers=2)
     assert report.scored == 4
