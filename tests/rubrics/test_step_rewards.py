@@ -78,8 +78,23 @@ def test_compute_step_rewards_of_sequential_are_those_of_its_last_child():
     assert play(Sequential(Final(0.5), Step()), [0.25, 0.5, 0.75]) == [0.25, 0.5, 0.75]
 
 
-def test_compute_step_rewards_of_sequential_are_those_of_its_last_child_also_where_it_stopped():
-    assert play(Sequential(Step(), Final(0.5)), [0.0, 1.0, 0.0]) == [0.25, 0.5, 1.0]
+def test_compute_step_rewards_of_sequential_are_zero_where_an_earlier_child_stopped():
+    assert play(Sequential(Step(), Final(0.5)), [0.0, 1.0, 0.0]) == [0.0, 0.5, 0.0]
+
+
+def test_compute_step_rewards_of_a_format_rubric_before_the_outcome_of_a_game():
+    class FormatRubric(Rubric):
+        def forward(self, action, observation):
+            return float(action != "bad")
+
+    class ChessWinLossRubric(ExponentialDiscountingTrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            return 1.0 if len(trajectory) == 3 else 0.0  # it counts every step
+
+    rubric = Sequential(FormatRubric(), ChessWinLossRubric(gamma=0.5))
+    for action, done in (("bad", False), ("e4", False), ("bad", True)):
+        rubric(action, {"done": done})
+    assert rubric.compute_step_rewards() == [0.0, 0.5, 0.0]
 
 
 def test_compute_step_rewards_of_a_child_that_was_not_reached_are_zero():
@@ -142,7 +157,7 @@ async def test_compute_step_rewards_of_async_trees():
                 await rubric(action, observation)
             else:
                 await rubric.evaluate(action, observation)
-        assert rubric.compute_step_rewards() == [3.25, 0.5, 2.5]
+        assert rubric.compute_step_rewards() == [3.25, 0.0, 2.5]
 
 
 def test_compute_step_rewards_of_an_author_works_without_a_trajectory_rubric():
@@ -248,7 +263,7 @@ def test_compute_step_rewards_of_a_parent_that_mixes_several_of_a_dict_is_an_err
 
 def test_compute_step_rewards_count_children_nested_in_a_dict():
     rubric = ByTask(a=Sequential(Step(), Final(0.5)), b=WeightedSum([Final(0.5), Step()], [1, 1]))
-    assert play(rubric, [1.0, 0.5, 0.0], tasks="aba") == [0.5, 1.5, 1.0]
+    assert play(rubric, [1.0, 0.5, 0.0], tasks="aba") == [0.5, 1.5, 0.0]
 
 
 @pytest.mark.anyio

@@ -121,7 +121,9 @@ class Container(Rubric):
 class Sequential(Container):
     """The score of the last rubric, or 0 as soon as one scores 0.
 
-    An intermediate 0.0 of a trajectory rubric means "not yet" and stops nothing.
+    An intermediate 0.0 of a trajectory rubric means "not yet" and stops nothing. A trajectory
+    rubric in the last place also sees the steps at which an earlier one scored 0; the step reward
+    of such a step is 0.0.
 
     Example:
         >>> from guerdon import LengthBounds, RegexMatch, Sequential
@@ -159,7 +161,11 @@ class Sequential(Container):
         children = list(self._children.values())
         if not children:
             return dict.fromkeys(step_rewards.stamps(self), 1.0)
-        return step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(children[-1]))
+        last = children[-1]
+        rewards = step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(last))
+        called = (stamp for stamp in self._log if step_rewards.was_called(self, stamp))
+        stopped = [stamp for stamp in called if not step_rewards.was_called(last, stamp)]
+        return {**rewards, **dict.fromkeys(stopped, 0.0)}
 
     def __len__(self) -> int:
         return len(self._children)

@@ -397,7 +397,8 @@ class Rubric(metaclass=RubricMeta):
         """Return one reward per environment step of the episode so far.
 
         Trajectory rubrics spread their final score over the steps. A `WeightedSum` returns the
-        weighted sum of its children's step rewards, a `Sequential` those of its last child, a
+        weighted sum of its children's step rewards, a `Sequential` those of its last child and 0.0
+        at a step at which an earlier child scored 0, a
         `Gate` those of its child if the child's final score reaches the threshold and zeros
         otherwise, a `Guarded` those of its child with its substitute at a step that failed, a
         `RubricDict` at each step those of the child that was called. A rubric without trajectory
