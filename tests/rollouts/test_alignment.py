@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon import EvaluateResult, Message, StepData, StepOutput
-from guerdon.errors import AlignmentError
+from guerdon import EvaluateResult, Message, StepData, StepOutput, reward_function
+from guerdon.errors import AlignmentError, InvalidArgumentError
 from guerdon.rollouts import RLDataAligner
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
 from guerdon.rubrics.functions.placement import Misfit, place_outputs
@@ -429,6 +429,97 @@ def test_aligner_logs_nothing_if_everything_fits_or_if_it_is_strict(caplog):
     with pytest.raises(AlignmentError):
         align(result([(7, 0.5)]), {"a": steps(0)}, strict=True)
     assert not caplog.records
+
+
+# The index of a message
+
+
+@reward_function
+def by_message(messages):
+    """The RFC's first strategy: the step of a turn is the index of its message."""
+    outputs = [
+        StepOutput(step_index=index, base_reward=float(message.text))
+        for index, message in enumerate(messages)
+        if message.role == "assistant" and message.text
+    ]
+    return EvaluateResult(score=1.0, step_outputs=outputs)
+
+
+def chat(*replies, system=False, **columns):
+    """A conversation whose assistant turns say these texts."""
+    messages = [{"role": "system", "content": "Play."}] if system else []
+    for reply in replies:
+        messages += [{"role": "user", "content": "?"}, {"role": "assistant", "content": reply}]
+    return Rollout.from_row({"id": "a", "messages": messages, **columns})
+
+
+def aligned_by_message(rollout, **options):
+    return align(by_message(rollout.messages), {"a": rollout.to_step_data()}, **options)
+
+
+@pytest.mark.parametrize("system", [False, True])
+def test_aligner_step_index_message_names_a_turn_by_the_index_of_its_message(system):
+    batch = aligned_by_message(chat("0.5", "", "1", system=system), step_index="message")
+    assert rewards(batch["a"]) == [0.5, None, 1.0]
+    assert not batch.report
+
+
+def test_aligner_step_index_message_counts_examples_at_the_beginning():
+    rollout = chat("", "0.5", "1", first_turn=1)
+    batch = aligned_by_message(rollout, step_index="message")
+    assert rewards(batch["a"]) == [0.5, 1.0]
+    assert not batch.report
+
+
+def test_aligner_step_index_message_reports_what_is_not_an_assistant_turn():
+    batch = align(
+        result([(0, 0.5), ("3", 0.5), (3, 1.0)]),
+        {"a": chat("1", "1").to_step_data()},
+        step_index="message",
+    )
+    assert rewards(batch["a"]) == [None, 1.0]
+    assert [each.text for each in batch.report] == [
+        "step 0: there is no such step; the assistant messages are 1 to 3",
+        "step '3' is text, and no step has this id; for message 3, write an int",
+    ]
+
+
+def test_aligner_step_index_message_requires_the_recorded_conversation():
+    batch = align(result([(1, 0.5)]), {"a": steps(0)}, step_index="message")
+    assert rewards(batch["a"]) == [None]
+    assert [each.text for each in batch.report] == [
+        "step 0: the recorded conversation has no assistant turn 0",
+        "step 1: there is no such step; no step has a number",
+    ]
+
+
+def test_aligner_reports_the_index_of_a_message_and_uses_none_of_that_result():
+    batch = aligned_by_message(chat("0.5", "1", "1"))  # index 1 is a turn, too, but not this one
+    assert rewards(batch["a"]) == [None, None, None]
+    assert problems(batch) == [("message index", "a", index) for index in (1, 3, 5)]
+    assert batch.report[1].text == (
+        "step 3 is the index of a message, that of turn 1; write the number of the turn, or use "
+        "RLDataAligner(step_index='message')"
+    )
+
+
+def test_aligner_uses_turns_beside_an_index_that_can_only_be_that_of_a_message():
+    outputs = [(0, 0.5), (1, 0.25), (5, 1.0)]  # messages[0] is the user's
+    batch = align(result(outputs), {"a": chat("1", "1", "1").to_step_data()})
+    assert rewards(batch["a"]) == [0.5, 0.25, None]
+    assert problems(batch) == [("message index", "a", 5)]
+
+
+def test_aligner_does_not_take_a_turn_without_a_step_for_the_index_of_a_message():
+    recorded = chat("1", "1", "1", "1").to_step_data()
+    batch = align(result([(1, 0.5), (3, 1.0)]), {"a": [recorded[0], recorded[3]]})
+    assert rewards(batch["a"]) == [None, 1.0]
+    assert problems(batch) == [("no such step", "a", 1)]
+
+
+def test_aligner_step_index_rejects_other_values():
+    with pytest.raises(InvalidArgumentError, match="`step_index` must be 'assistant_turn' or"):
+        RLDataAligner(step_index="messages")
 
 
 @given(results=st.lists(RESULTS, max_size=3), recorded=st.dictionaries(IDS, STEPS, max_size=3))

@@ -6,12 +6,12 @@ import logging
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
-from guerdon._validation import check_list, shown
+from guerdon._validation import check_choice, check_list, shown
 from guerdon.errors import AlignmentError
 from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
-from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.rollout import StepData
 
 __all__ = [
@@ -131,11 +131,23 @@ class RLDataAligner:
         strict: Whether to raise if anything doesn't fit.
         score_failed: Whether the score of an episode that failed counts; otherwise it is masked
             and reported.
+        step_index: What a number in `StepOutput.step_index` is: ``"assistant_turn"``, the number
+            of the assistant turn; or ``"message"``, the index of its message in ``messages``.
+
+    Raises:
+        InvalidArgumentError: `step_index` is something else.
     """
 
-    def __init__(self, *, strict: bool = False, score_failed: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        strict: bool = False,
+        score_failed: bool = False,
+        step_index: Literal["assistant_turn", "message"] = "assistant_turn",
+    ) -> None:
         self.strict = strict
         self.score_failed = score_failed
+        self.step_index = check_choice("step_index", step_index, ("assistant_turn", "message"))
 
     def align_data_for_rl_processing(
         self,
@@ -146,9 +158,11 @@ class RLDataAligner:
         """Set the base reward of each step that a result names.
 
         A step is named by the number of its assistant turn, which is its
-        ``step_info["assistant_turn_index"]``, or by its ``step_info["step_id"]``. A step that no
-        result names keeps its base reward. The arguments are not changed: the returned steps are
-        shallow copies. If anything doesn't fit, a warning with the counts is logged.
+        ``step_info["assistant_turn_index"]``, or by its ``step_info["step_id"]``. With
+        ``step_index="message"``, the number is that of the turn's message in the longest
+        ``resulting_messages_history`` of the steps. A step that no result names keeps its base
+        reward. The arguments are not changed: the returned steps are shallow copies. If anything
+        doesn't fit, a warning with the counts is logged.
 
         Args:
             eval_results_from_sandbox: One result for each rollout, or the result of one rollout.
@@ -180,7 +194,7 @@ class RLDataAligner:
                 continue
             steps = raw_rollout_step_data_map.get(rollout_id)
             result = results[place] if place < len(results) else None
-            aligned[rollout_id] = _aligned(rollout_id, steps, result, report)
+            aligned[rollout_id] = self._aligned(rollout_id, steps, result, report)
             if not self.score_failed:
                 _mask_failed(aligned[rollout_id], report)
         _report_unmatched(results, ids, raw_rollout_step_data_map, report)
@@ -190,6 +204,39 @@ class RLDataAligner:
             counts = ", ".join(f"{kind} ({count})" for kind, count in report.counts().items())
             logger.warning("results and recorded steps don't fit: %s; see the report", counts)
         return AlignedBatch(list(aligned.values()), report)
+
+    def _aligned(
+        self,
+        rollout_id: Any,
+        steps: Sequence[StepData] | None,
+        result: Any,
+        report: AlignmentReport,
+    ) -> AlignedRollout:
+        if steps is None:
+            report.append(Misfit("no recorded steps", "it has no recorded steps", rollout_id))
+        copies = [step.model_copy() for step in steps or ()]
+        messages = _assistant_messages(copies)
+        by_message = self.step_index == "message"
+        places = _places(copies, rollout_id, report, messages=messages if by_message else None)
+        group = copies[0].step_info.get("group") if copies else None
+        if not isinstance(result, EvaluateResult):
+            given = "" if result is None else f": got {shown(result)}, not an EvaluateResult"
+            text = f"it has no result{given}"
+            report.append(Misfit("no result", text, rollout_id))
+            return AlignedRollout(rollout_id, copies, None, False, group, text)
+        if steps is not None:
+            outputs = result.step_outputs or []
+            if by_message:
+                placed, misfits = place_outputs(outputs, places, counted="message")
+            else:
+                placed, misfits = _place_turns(outputs, places, messages)
+            report.extend(replace(misfit, rollout=rollout_id) for misfit in misfits)
+            for place, output in placed.items():
+                copies[place].base_reward = output.base_reward
+        aligned = AlignedRollout(rollout_id, copies, result.score, result.is_score_valid, group)
+        if not result.is_score_valid:
+            aligned.error = result.error or result.reason or "it was marked invalid"
+        return aligned
 
 
 def _report_unmatched(
@@ -214,30 +261,6 @@ def _check_steps(steps: Any) -> None:
             raise AlignmentError(f"`{name}[{shown(rollout_id)}]` must be a list of StepData")
 
 
-def _aligned(
-    rollout_id: Any, steps: Sequence[StepData] | None, result: Any, report: AlignmentReport
-) -> AlignedRollout:
-    if steps is None:
-        report.append(Misfit("no recorded steps", "it has no recorded steps", rollout_id))
-    copies = [step.model_copy() for step in steps or ()]
-    places = _places(copies, rollout_id, report)
-    group = copies[0].step_info.get("group") if copies else None
-    if not isinstance(result, EvaluateResult):
-        given = "" if result is None else f": got {shown(result)}, not an EvaluateResult"
-        text = f"it has no result{given}"
-        report.append(Misfit("no result", text, rollout_id))
-        return AlignedRollout(rollout_id, copies, None, False, group, text)
-    if steps is not None:
-        placed, misfits = place_outputs(result.step_outputs or (), places)
-        report.extend(replace(misfit, rollout=rollout_id) for misfit in misfits)
-        for place, output in placed.items():
-            copies[place].base_reward = output.base_reward
-    aligned = AlignedRollout(rollout_id, copies, result.score, result.is_score_valid, group)
-    if not result.is_score_valid:
-        aligned.error = result.error or result.reason or "it was marked invalid"
-    return aligned
-
-
 def _mask_failed(rollout: AlignedRollout, report: AlignmentReport) -> None:
     """Mask the score of an episode that failed: the episode is not complete."""
     errors = (
@@ -252,14 +275,57 @@ def _mask_failed(rollout: AlignedRollout, report: AlignmentReport) -> None:
         )
 
 
+def _assistant_messages(steps: Sequence[StepData]) -> list[int]:
+    """Return the index of each assistant turn's message in the conversation."""
+    longest = max((step.resulting_messages_history for step in steps), key=len, default=[])
+    return [index for index, message in enumerate(longest) if message.role == "assistant"]
+
+
+def _place_turns(
+    outputs: Sequence[StepOutput], places: Mapping[int | str, int | None], messages: Sequence[int]
+) -> tuple[dict[int, StepOutput], list[Misfit]]:
+    """Find the steps of outputs by turn; outputs with indices of messages are misfits.
+
+    If one index can only be a message's, and the others may be, too, none is taken for a turn.
+    """
+    turns: dict[int | str, int] = {index: turn for turn, index in enumerate(messages)}
+    numbers: set[int | str] = {
+        each.step_index for each in outputs if isinstance(each.step_index, int)
+    }
+    of_messages = numbers.intersection(turns) - places.keys() - set(turns.values())
+    if of_messages and numbers <= turns.keys():
+        of_messages = numbers
+    placed, misfits = place_outputs(
+        (each for each in outputs if each.step_index not in of_messages), places
+    )
+    for index in (each.step_index for each in outputs if each.step_index in of_messages):
+        text = (
+            f"step {index} is the index of a message, that of turn {turns[index]}; write the "
+            "number of the turn, or use RLDataAligner(step_index='message')"
+        )
+        misfits.append(Misfit("message index", text, step_index=index))
+    return placed, misfits
+
+
 def _places(
-    steps: Sequence[StepData], rollout_id: Any, report: AlignmentReport
+    steps: Sequence[StepData],
+    rollout_id: Any,
+    report: AlignmentReport,
+    *,
+    messages: Sequence[int] | None,
 ) -> dict[int | str, int | None]:
+    """Return the places of steps by their turns, or by the indices of their messages."""
     names: list[tuple[int | None, str | None]] = []
     for place, step in enumerate(steps):
         number, name = step.step_info.get("assistant_turn_index"), step.step_info.get("step_id")
         if type(number) is not int:
             text = f"`assistant_turn_index` of step {place} must be an int, got {shown(number)}"
+            report.append(Misfit("step without a number", text, rollout_id))
+            number = None
+        elif messages is not None and 0 <= number < len(messages):
+            number = messages[number]
+        elif messages is not None:
+            text = f"step {place}: the recorded conversation has no assistant turn {number}"
             report.append(Misfit("step without a number", text, rollout_id))
             number = None
         if name is not None and not isinstance(name, str):

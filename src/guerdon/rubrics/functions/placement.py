@@ -14,6 +14,7 @@ __all__ = ["Misfit", "Problem", "place_outputs", "places_of"]
 Problem: TypeAlias = Literal[
     "no such step",
     "text for a number",
+    "message index",
     "two outputs for one step",
     "two steps of one number",
     "step without a number",
@@ -79,13 +80,17 @@ def places_of(steps: Iterable[tuple[int | None, str | None]]) -> dict[int | str,
 
 
 def place_outputs(
-    outputs: Iterable[StepOutput], places: Mapping[int | str, int | None]
+    outputs: Iterable[StepOutput],
+    places: Mapping[int | str, int | None],
+    *,
+    counted: Literal["turn", "message"] = "turn",
 ) -> tuple[dict[int, StepOutput], list[Misfit]]:
     """Find the step of each output.
 
     Args:
         outputs: The step outputs of a result.
         places: The result of `places_of`.
+        counted: What the numbers count, for error messages.
 
     Returns:
         The output for each place, and what didn't fit. Two outputs for one step are both left out.
@@ -95,7 +100,7 @@ def place_outputs(
     for output in outputs:
         place = places.get(output.step_index)
         if place is None:
-            misfits.append(_no_place(output.step_index, places))
+            misfits.append(_no_place(output.step_index, places, counted))
         else:
             found.setdefault(place, []).append(output)
     for place, several in list(found.items()):
@@ -108,14 +113,14 @@ def place_outputs(
     return {place: several[0] for place, several in found.items()}, misfits
 
 
-def _no_place(index: int | str, places: Mapping[int | str, int | None]) -> Misfit:
+def _no_place(index: int | str, places: Mapping[int | str, int | None], counted: str) -> Misfit:
     step = f"step {index!r:.60}"
     if index in places:
         text = f"{step}: several steps have this number, so it is ambiguous"
         return Misfit("two steps of one number", text, step_index=index)
     number = _NUMBER.fullmatch(index) if isinstance(index, str) else None
     if number is not None and int(number[1]) in places:
-        text = f"{step} is text, and no step has this id; for turn {number[1]}, write an int"
+        text = f"{step} is text, and no step has this id; for {counted} {number[1]}, write an int"
         return Misfit("text for a number", text, step_index=index)
     if isinstance(index, str):
         names = [each for each in places if isinstance(each, str)]
@@ -124,5 +129,5 @@ def _no_place(index: int | str, places: Mapping[int | str, int | None]) -> Misfi
         numbers = [each for each in places if isinstance(each, int)]
         there = "no step has a number"
         if numbers:
-            there = f"the assistant turns are {min(numbers)} to {max(numbers)}"
+            there = f"the assistant {counted}s are {min(numbers)} to {max(numbers)}"
     return Misfit("no such step", f"{step}: there is no such step; {there}", step_index=index)
