@@ -98,6 +98,13 @@ def test_reward_config_accepts_entries():
     assert type(entry.weight) is float
 
 
+def test_rubric_entry_accepts_name_rubric_and_weight_by_position():
+    entry = RubricEntry("format", "RegexMatch", 0.5, config={"pattern": "a"})
+    assert (entry.name, entry.rubric, entry.weight) == ("format", "RegexMatch", 0.5)
+    with pytest.raises(TypeError, match="only name, rubric, weight are positional, got 4"):
+        RubricEntry("format", "RegexMatch", 0.5, {})
+
+
 def test_reward_config_can_be_copied_and_pickled():
     config = RewardConfig.from_yaml(FILE)
     for other in (copy.deepcopy(config), pickle.loads(pickle.dumps(config))):

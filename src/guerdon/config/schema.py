@@ -91,7 +91,7 @@ class RubricEntry(BaseModel):
 
     Example:
         >>> from guerdon.config import RubricEntry
-        >>> entry = RubricEntry(name="polite", rubric="RegexMatch", config={"pattern": "please"})
+        >>> entry = RubricEntry("polite", "RegexMatch", config={"pattern": "please"})
         >>> entry.weight
         1.0
 
@@ -116,6 +116,12 @@ class RubricEntry(BaseModel):
     config: dict[StrictStr, Any] = {}
     schedule: Schedule | None = None
     private: tuple[StrictStr, ...] = ()
+
+    def __init__(self, *given: Any, **data: Any) -> None:
+        names = ("name", "rubric", "weight")
+        if len(given) > len(names):
+            raise TypeError(f"only {', '.join(names)} are positional, got {len(given)} arguments")
+        super().__init__(**dict(zip(names, given, strict=False)), **data)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry as a file has it.
