@@ -38,3 +38,23 @@ def test_rubric_reports_a_missing_super_init_when_it_is_created():
 
     with pytest.raises(RubricDefinitionError, match=r"Forgot\.__init__ must call super\(\)"):
         Forgot()
+
+
+def test_rubric_with_an_async_reset_is_refused_when_the_class_is_defined():
+    with pytest.raises(RubricDefinitionError, match=r"Memory .*: def reset\(self\)"):
+
+        class Memory(Rubric):
+            def forward(self, action, observation):
+                return 1.0
+
+            async def reset_async(self):
+                self.seen = []
+
+    with pytest.raises(RubricDefinitionError, match=r"Other .*: def reset\(self\)"):
+
+        class Other(Rubric):
+            def forward(self, action, observation):
+                return 1.0
+
+            async def reset(self):
+                self.seen = []

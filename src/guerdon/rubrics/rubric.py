@@ -152,6 +152,18 @@ def _reset_own_and_children(self: Rubric) -> None:
 _reset_tree = _once_per_pass(_reset_own_and_children)
 
 
+def _check_reset(cls: type) -> None:
+    """Reject an async reset, which nothing would await: the state would stay.
+
+    Raises:
+        RubricDefinitionError: The class has one.
+    """
+    if hasattr(cls, "reset_async") or inspect.iscoroutinefunction(cls.__dict__.get("reset")):
+        raise RubricDefinitionError(
+            f"{cls.__name__} has an async reset; write it as a plain function: def reset(self)"
+        )
+
+
 class Rubric(metaclass=RubricMeta):
     """Computes a reward from an action and an observation.
 
@@ -253,6 +265,7 @@ class Rubric(metaclass=RubricMeta):
             cls.__call__ = evaluation.evaluating(written)  # type: ignore[method-assign]
             if getattr(cls.forward, "__isabstractmethod__", False):
                 cls.forward = evaluation.call_written  # type: ignore[method-assign]
+        _check_reset(cls)
         if "reset" in cls.__dict__:
             cls.reset = _once_per_pass(cls.__dict__["reset"])  # type: ignore[assignment, method-assign]
             cls._is_stateful = True
