@@ -107,7 +107,7 @@ def test_environment_config_services_may_be_given():
     class Served(World):
         def __init__(self):
             super().__init__()
-            self.__dict__["_mcp"] = services
+            self.mcp = services
 
     assert Served().mcp is services
 

@@ -9,6 +9,7 @@ import pytest
 from guerdon import (
     Action,
     Environment,
+    EnvPool,
     ExponentialDiscountingTrajectoryRubric,
     Observation,
     Sequential,
@@ -335,6 +336,59 @@ def test_environment_types_that_a_generic_parent_leaves_open_are_filled_in_by_it
     assert Given.action_type is Move
     assert Given.observation_type is Board
     assert Given.state_type is Level
+
+
+class ByAnnotation(Environment):
+    """As OpenEnv's RFC 004 writes an environment: without type parameters."""
+
+    def __init__(self):
+        self.rubric = Value()
+
+    def reset(self):
+        return Board()
+
+    def step(self, action: Move) -> Board:
+        board = Board(value=action.value)
+        board.reward = self.rubric(action, board)
+        return board
+
+    @property
+    def state(self):
+        return State()
+
+
+def test_environment_types_are_read_from_the_annotations_of_step():
+    assert (ByAnnotation.action_type, ByAnnotation.observation_type) == (Move, Board)
+    with EnvPool(ByAnnotation, 1).sync() as pool:
+        pool.reset_batch()
+        assert pool.step_batch([{"value": 0.25}])[0].reward == 0.25
+
+
+def test_environment_types_that_are_declared_stay_whatever_step_is_annotated_with():
+    class Declared(Environment[Move, Board, State]):
+        def step(self, action: Action) -> Observation: ...
+
+    class WithoutReturn(ByAnnotation):
+        def step(self, action: Action): ...
+
+    class OnlyAsyncStep(Environment):
+        async def step_async(self, move: Move): ...
+
+    assert (Declared.action_type, Declared.observation_type) == (Move, Board)
+    assert (WithoutReturn.action_type, WithoutReturn.observation_type) == (Move, Board)
+    assert (OnlyAsyncStep.action_type, OnlyAsyncStep.observation_type) == (Move, Observation)
+
+
+@pytest.mark.parametrize("annotation", [None, "Later", dict, Move | Action])
+def test_environment_action_type_that_is_not_declared_is_refused_when_it_is_created(annotation):
+    def step(self, action): ...
+
+    if annotation is not None:
+        step.__annotations__["action"] = annotation
+    members = {name: vars(ByAnnotation)[name] for name in ("__init__", "reset", "state")}
+    undeclared = type("CodeEnvironment", (Environment,), {**members, "step": step})
+    with pytest.raises(EnvDefinitionError, match=r"CodeEnvironment .* type of its actions: annota"):
+        undeclared()
 
 
 def test_environment_metadata_are_the_name_and_the_first_line_of_the_docstring():

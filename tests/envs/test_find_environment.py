@@ -12,7 +12,7 @@ from guerdon.errors import LoadError
 from tests.envs.worlds import World
 
 CODE = """
-    from guerdon import Environment, Observation, RegexMatch, State
+    from guerdon import Action, Environment, Observation, RegexMatch, State
 
     class {name}(Environment):
         state = State()
@@ -23,7 +23,7 @@ CODE = """
         def reset(self, seed=None):
             return Observation()
 
-        def step(self, action):
+        def step(self, action: Action):
             return self.score(action, Observation())
 """
 

@@ -81,6 +81,12 @@ class _EnvironmentMeta(ABCMeta):
         missing += sorted(cls.__abstractmethods__)
         if missing:
             raise EnvDefinitionError(f"{cls.__name__} must define {', '.join(missing)}")
+        if not _declares(cls, "action_type"):
+            raise EnvDefinitionError(
+                f"{cls.__name__} must declare the type of its actions: annotate the action of step "
+                "with a class derived from Action that is defined before it, or derive it from "
+                "Environment[MyAction, MyObservation, MyState]"
+            )
         environment = super().__call__(*args, **kwargs)
         environment.__dict__.setdefault("_mcp", _pipeline_services())
         rubric = environment.rubric
@@ -140,14 +146,16 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
     Attributes:
         rubric: Computes the reward.
-        action_type: The class of actions, from the class's parameters.
-        observation_type: The class of observations.
+        action_type: The class of actions: of the class's parameters, else of the annotations of
+            `step`.
+        observation_type: The class of observations, likewise; by default `Observation`.
         state_type: The class of states.
         after_done: Documents what a step after the episode's end does, in environments that allow
             one; the others raise `EpisodeError`.
 
     Raises:
-        EnvDefinitionError: When it is created, if it has no rubric or lacks a required method.
+        EnvDefinitionError: When it is created, if it has no rubric, lacks a required method, or
+            declares no type of its actions.
     """
 
     action_type: ClassVar[type[Action]] = Action
@@ -171,11 +179,12 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         self.rubric = rubric
         self.transform = transform
         if mcp is not None:
-            self.__dict__["_mcp"] = mcp
+            self.mcp = mcp
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         set_types(cls, Environment)
+        _set_annotated_types(cls)
         for name in ("reset", "reset_async"):
             reset = getattr(cls, name)  # the class's own, or that of a mixin
             if _overrides(cls, name) and not getattr(reset, APPLIES, False):
@@ -300,7 +309,9 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
     @property
     def mcp(self) -> MCPClient:
-        """The configured services by name, as in ``self.mcp.call_tool("judge", code=…)``.
+        """The services by name, as in ``self.mcp.call_tool("judge", code=…)``.
+
+        An assigned client takes the place of the services of the reward file.
 
         Raises:
             ServiceError: No services are configured.
@@ -308,10 +319,14 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         found = self.__dict__.get("_mcp") or _pipeline_services()
         if found is None:
             raise ServiceError(
-                f"{type(self).__name__} has no services: create it with mcp=MCPClient(…), or serve "
-                "it with a reward file that has mcp_services"
+                f"{type(self).__name__} has no services: set self.mcp = MCPClient(…) in __init__, "
+                "or serve it with a reward file that has mcp_services"
             )
         return found
+
+    @mcp.setter
+    def mcp(self, services: MCPClient) -> None:
+        self.__dict__["_mcp"] = services
 
     # The configuration of its reward -----------------------------------------------------------
 
@@ -470,6 +485,26 @@ def _type_arguments(cls: type[Any], base: type[Any]) -> tuple[Any, ...]:
             given = dict(zip(origin.__parameters__, get_args(each), strict=False))  # type: ignore[attr-defined]
             return tuple(given.get(inner, inner) for inner in _type_arguments(origin, base))
     return ()
+
+
+def _set_annotated_types(cls: type[Environment[Any, Any, Any]]) -> None:
+    """Set the types that a class and its parents don't declare from the annotations of `step`."""
+    step = cls.step if _overrides(cls, "step") else cls.step_async
+    try:
+        signature = inspect.signature(step, eval_str=True)
+    except NameError:  # of a class that isn't defined yet
+        return
+    annotations = [each.annotation for each in signature.parameters.values()][:2]
+    annotations[0] = signature.return_annotation  # in the place of self
+    for name, given in zip(("observation_type", "action_type"), annotations, strict=False):
+        fits = isinstance(given, type) and issubclass(given, getattr(Environment, name))
+        if fits and not _declares(cls, name):
+            setattr(cls, name, given)
+
+
+def _declares(cls: type, name: str) -> bool:
+    """Whether an environment class or one of its parents declares a type."""
+    return next(kind for kind in cls.__mro__ if name in vars(kind)) is not Environment
 
 
 # From an evaluation to the observation's metadata ----------------------------------------------
