@@ -247,6 +247,11 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     def close(self) -> None:
         """Release the environment's resources. Called once; by default it does nothing."""
 
+    @functools.cached_property
+    def environment_id(self) -> str:
+        """The environment's name, which clients of its server have, too."""
+        return self.get_metadata().name
+
     def get_metadata(self) -> EnvironmentMetadata:
         """Return a description of the environment; by default its name and its docstring."""
         doc = inspect.getdoc(type(self)) if type(self).__doc__ else None

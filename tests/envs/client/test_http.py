@@ -9,6 +9,7 @@ from guerdon import HTTPEnvClient
 from guerdon.errors import (
     ClientTimeoutError,
     ConnectionLostError,
+    EpisodeError,
     InvalidArgumentError,
     InvalidObservationError,
     ServerError,
@@ -82,12 +83,27 @@ def test_http_client_calls_have_fresh_environments(echo):
         first = await client.reset(seed=7, episode_id="ep-1", level=2)
         assert (first.observation["seed"], first.observation["level"]) == (7, 2)
         assert (first.reward, first.done) == (None, False)
+        state = await client.state()
+        assert (state["episode_id"], state["step_count"]) == (None, 0)
+
+    asking(ask, echo)
+
+
+def test_http_client_steps_without_a_reset(echo):
+    async def ask(client):
         result = await client.step({"message": "please"})
         assert (result.reward, result.done, result.observation["echoed"]) == (1.0, False, "please")
         assert result.metadata["reward_components"] == COMPONENTS
         assert (await client.step(Say(message="bye"), timeout_s=5)).done
-        state = await client.state()
-        assert (state["episode_id"], state["step_count"]) == (None, 0)
+
+    asking(ask, echo)
+
+
+def test_http_client_refuses_a_step_of_an_episode_that_it_cannot_continue(echo):
+    async def ask(client):
+        await client.reset(seed=7)
+        with pytest.raises(EpisodeError, match=r"fresh environment.* use EnvClient\('http"):
+            await client.step({"message": "please"})
 
     asking(ask, echo)
 
@@ -97,8 +113,8 @@ def test_sync_http_client(echo):
         assert client.environment_id == "the echo"
         assert client.get("/health") == {"status": "healthy"}
         assert client.post("/reset", json={"seed": 3})["observation"]["seed"] == 3
-        assert client.reset(seed=3).observation["seed"] == 3
         assert client.step({"message": "please"}).reward == 1.0
+        assert client.reset(seed=3).observation["seed"] == 3
         assert client.state()["step_count"] == 0
     client.close()
 

@@ -21,6 +21,17 @@ def client_of(app, **options):
     return GenericEnvClient(transport=ASGITransport(app), **options)
 
 
+def test_env_client_environment_id_is_that_of_the_environment():
+    async def play():
+        async with client_of(create_app(Echo)) as client:
+            return client.environment_id
+
+    environment = Echo()
+    assert run(play()) == environment.environment_id == "Echo"
+    environment.environment_id = "mine"
+    assert environment.environment_id == "mine"
+
+
 def test_asgi_transport_needs_no_address():
     async def play():
         async with client_of(create_app(Echo, env_name="echo")) as client:

@@ -23,6 +23,7 @@ from guerdon.errors import (
     ClientError,
     ClientTimeoutError,
     ConnectionLostError,
+    EpisodeError,
     InvalidArgumentError,
     InvalidObservationError,
     ServerError,
@@ -36,7 +37,8 @@ class HTTPEnvClient:
     """The stateless HTTP interface of a server: each call has a fresh environment.
 
     Use `EnvClient` for episodes, and this class for what needs none: health, schemas, the reward's
-    configuration, and environments with a single step.
+    configuration, and environments with a single step. A step after a reset is refused, as the
+    protocol has no sessions over HTTP for steps.
 
     Example:
         >>> from guerdon import HTTPEnvClient
@@ -74,6 +76,7 @@ class HTTPEnvClient:
         self._transport = transport
         self._http: httpx.AsyncClient | None = None
         self._config_version: str | None = None
+        self._was_reset = False
 
     @property
     def environment_id(self) -> str:
@@ -95,8 +98,10 @@ class HTTPEnvClient:
         return await self._request("POST", path, json)
 
     async def reset(self, /, **kwargs: Any) -> StepResult[dict[str, Any]]:
-        """Reset a fresh environment."""
-        return parse_result(await self.post("/reset", json=kwargs))
+        """Return the first observation of a fresh environment, which is closed afterwards."""
+        result = parse_result(await self.post("/reset", json=kwargs))
+        self._was_reset = True
+        return result
 
     async def step(
         self, action: BaseModel | Mapping[str, Any], *, timeout_s: float | None = None
@@ -106,7 +111,16 @@ class HTTPEnvClient:
         Args:
             action: The action, a model or a dict.
             timeout_s: Seconds that the environment may take.
+
+        Raises:
+            EpisodeError: This client was reset: the step wouldn't belong to that episode.
         """
+        if self._was_reset:
+            raise EpisodeError(
+                "each call over HTTP has a fresh environment, so this step wouldn't belong to the "
+                f"episode that reset began; to keep a session, use EnvClient({self._shown!r}), and "
+                "for single steps call step without reset"
+            )
         fields = action.model_dump(mode="json") if isinstance(action, BaseModel) else dict(action)
         body: dict[str, Any] = {"action": fields}
         if timeout_s is not None:
