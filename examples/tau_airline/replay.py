@@ -22,6 +22,7 @@ from examples.tau_airline.effects import effect
 from examples.tau_airline.task import Task
 from examples.tau_airline.tools import END, WRITES, Database
 from guerdon import Message
+from guerdon.errors import InvalidArgumentError
 
 __all__ = ["Played", "Replay", "main", "replay"]
 
@@ -151,13 +152,18 @@ RENAMED = ('"state": ', '"province": ')
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay the recordings in a folder; return 1 if a verdict differs, 2 if there are none."""
-    folder = data_path(arguments[0] if arguments else None)
+    """Replay the recordings in a folder; return 1 if a verdict differs, 2 if a file is missing."""
+    try:
+        folder = data_path(arguments[0] if arguments else None)
+        data = load_data(folder)
+    except InvalidArgumentError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     recordings = folder / "trajectories.json"
     if not recordings.is_file():
-        print(f"no recordings: {recordings} is missing", file=sys.stderr)
+        print(f"error: {recordings} is missing", file=sys.stderr)
         return 2
-    data, records = load_data(folder), json.loads(recordings.read_text(encoding="utf-8"))
+    records = json.loads(recordings.read_text(encoding="utf-8"))
     played: list[Played] = []
     disagree = []
     start = time.perf_counter()

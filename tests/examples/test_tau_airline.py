@@ -954,6 +954,25 @@ def test_replay_main_without_recordings_returns_2(tmp_path, capsys):
     assert "trajectories.json is missing" in capsys.readouterr().err
 
 
+def test_replay_main_without_data_prints_what_is_missing_and_returns_2(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("TAU_AIRLINE_DATA", str(tmp_path / "nowhere"))
+    assert main([]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: no tau-bench airline data (users.json, flights.json, ")
+    assert str(tmp_path / "nowhere") in line
+    assert "set TAU_AIRLINE_DATA" in line
+
+
+def test_replay_main_prints_which_file_is_invalid_and_returns_2(tmp_path, capsys):
+    (write_data(tmp_path) / "trajectories.json").write_text("[]")
+    (tmp_path / "users.json").write_text("{")
+    assert main([str(tmp_path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "users.json can't be read as JSON" in line
+
+
 @pytest.mark.parametrize(("published", "code"), [(1.0, 0), (0.0, 1)])
 def test_replay_main_prints_the_agreement_with_recordings(tmp_path, capsys, published, code):
     calling, answer = turn(CANCEL)
