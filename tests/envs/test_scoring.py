@@ -16,6 +16,7 @@ from guerdon import (
     Guarded,
     Observation,
     Rubric,
+    RubricComposer,
     RubricDict,
     Sequential,
     State,
@@ -23,7 +24,7 @@ from guerdon import (
     WeightedSum,
     create_app,
 )
-from guerdon.envs import ASGITransport
+from guerdon.envs import ASGITransport, ConfiguredEnv
 from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import AsyncRubricError, EnvDefinitionError, InvalidObservationError
 from tests.envs.worlds import (
@@ -224,6 +225,84 @@ def test_step_metadata_a_failure_whose_text_cant_be_made_is_reported_nevertheles
         board = driven(way(Raises()))
         assert board.reward is None
         assert "Unsayable" in board.metadata["reward_error"]
+
+
+class ByCompute(World):
+    """As the draft on reward pipelines writes a step."""
+
+    def step(self, action, timeout_s=None, **kwargs):
+        board = Board(value=action.value, done=True)
+        board.reward, self.components = self.rubric.compute(action, board)
+        return board
+
+
+class ByComputeAsync(Async):
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        board = Board(value=action.value, done=True)
+        board.reward, self.components = await self.rubric.compute_async(action, board)
+        return board
+
+
+@pytest.mark.parametrize(("way", "half"), [
+    (ByCompute, Half), (ByComputeAsync, Half), (ByComputeAsync, AsyncHalf),
+])  # fmt: skip
+def test_step_metadata_compute_of_a_composer_is_recorded_like_a_call(take_step, way, half):
+    def composer():
+        return RubricComposer({"a": Sequential(Value()), "b": half()}, [1, 2], normalize=False)
+
+    board = take_step(way(composer()), Move(value=2))
+    expected = (ByReward if way is ByCompute else ByEvaluate)(composer())
+    expected = take_step(expected, Move(value=2))
+    assert board.metadata == expected.metadata
+    assert (board.reward, board.metadata["reward_weights"]) == (3.0, {"a": 1.0, "b": 2.0})
+    assert board.metadata["reward_components"] == {"a": 2.0, "a.rubric_0": 2.0, "b": 0.5}
+    assert len(board.metadata["reward_fingerprint"]) == 16
+
+
+@pytest.mark.parametrize("way", [ByCompute, ByComputeAsync])
+def test_step_metadata_a_failed_compute_of_a_composer_is_reported_with_its_path(way):
+    board = driven(way(RubricComposer({"a": Half(), "b": Down()}, [1, 2], normalize=False)))
+    assert (board.reward, board.metadata["reward_failed"]) == (None, "b")
+    assert board.metadata["reward_components"] == {"a": 0.5}
+
+
+def test_step_metadata_compute_of_a_composer_has_the_step_rewards_of_the_episode():
+    class Plays(ByCompute):
+        def step(self, action, timeout_s=None, **kwargs):
+            board = Board(done=action.value == 0)
+            board.reward, _ = self.rubric.compute(action, board)
+            return board
+
+    adapter = EnvAdapter(
+        Plays(RubricComposer({"a": Value(), "b": Length(gamma=0.5)}, [1, 1], False))
+    )
+    adapter.reset()
+    adapter.step(Move(value=0.25))
+    board = adapter.step(Move(value=0))
+    assert board.metadata["step_rewards"] == [0.25 + 0.5 * board.reward, board.reward]
+
+
+def test_step_metadata_a_curriculum_sees_what_compute_of_a_composer_returned():
+    stages = [
+        {
+            "name": "first",
+            "weights": {"a": 1.0},
+            "until": {"component": "a", "mean_above": 0.1, "over": 2},
+        },
+        {"name": "last", "weights": {"a": 2.0}},
+    ]
+    config = {
+        "per_turn": [{"name": "a", "rubric": "tests.envs.worlds.Value", "weight": 1.0}],
+        "normalize": False,
+        "curriculum": stages,
+    }
+    with ConfiguredEnv(ByCompute, config) as configured:
+        adapter = EnvAdapter(configured())
+        rewards = []
+        for _ in range(3):
+            adapter.reset()
+            rewards.append(adapter.step(Move()).reward)
+    assert rewards == [1.0, 1.0, 2.0]
 
 
 # What the author does beside scoring ----------------------------------------------------------

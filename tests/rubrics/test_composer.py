@@ -99,6 +99,24 @@ def test_composer_of_a_list_has_numbered_names():
     assert rubric.compute("x", STEP) == (2.5, {"rubric_0": 0.5, "rubric_1": 1.0})
 
 
+def test_composer_compute_in_a_parent_is_recorded_like_a_call():
+    class Halves(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.parts = RubricComposer({"a": Gives(0.5)}, [1.0])
+
+        def forward(self, action, observation):
+            return self.parts.compute(action, observation)[0] / 2
+
+    class HalvesAsync(Halves):
+        async def forward(self, action, observation):
+            return (await self.parts.compute_async(action, observation))[0] / 2
+
+    components = {"parts": 0.5, "parts.a": 0.5}
+    assert Halves().score("x", STEP).components() == components
+    assert anyio.run(HalvesAsync().score_async, "x", STEP).components() == components
+
+
 def test_composer_compute_async_awaits_an_async_tree():
     rubric = RubricComposer({"a": AsyncGives(0.5)}, {"a": 2.0})
     assert anyio.run(rubric.compute_async, "x", STEP) == (1.0, {"a": 0.5})

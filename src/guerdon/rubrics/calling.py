@@ -88,7 +88,7 @@ def evaluate_named(
             return _evaluate_container(rubric, action, observation, named, handled, prefix)
         if rubric._mode == LEAF:
             return call(rubric, action, observation)  # type: ignore[no-any-return]
-    with Recorder() as recorder:
+    with Recorder(parent=current()) as recorder:
         try:
             score: float = rubric(action, observation)
             return score

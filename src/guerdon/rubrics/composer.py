@@ -14,7 +14,7 @@ from guerdon.rubrics import step_rewards
 from guerdon.rubrics.calling import evaluate_named
 from guerdon.rubrics.containers import Weighted, check_range
 from guerdon.rubrics.function import RubricLike, as_rubric
-from guerdon.rubrics.recording import Recorder, StepScore, add_components
+from guerdon.rubrics.recording import Recorder, StepScore, add_components, current
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
 from guerdon.rubrics.step_rewards import exact_sum
@@ -157,7 +157,7 @@ class RubricComposer(Weighted):
 
     async def compute_async(self, action: Any, observation: Any) -> tuple[float, dict[str, float]]:
         """Like `compute`, for any tree; the components are evaluated concurrently."""
-        with Recorder() as recorder:
+        with Recorder(parent=current()) as recorder:
             reward = await self.evaluate(action, observation)
         named: dict[str, float] = {}
         add_components(named, {}, recorder.frames[-1])

@@ -385,16 +385,24 @@ class Recorder(Frame):
     Args:
         limiter: Limits the worker threads in which sync members of async trees run; None runs
             them in the event loop.
+        parent: The frame or recorder that records the evaluations, too.
     """
 
-    def __init__(self, limiter: anyio.CapacityLimiter | None = None) -> None:
+    def __init__(
+        self, limiter: anyio.CapacityLimiter | None = None, *, parent: Frame | None = None
+    ) -> None:
         self.frames = []
         self.limiter = limiter
+        self._parent = parent
+        if parent is not None:
+            self.step, self.limiter = parent.step, parent.limiter
         # By the `id` of the root, which is kept as well: another rubric can't get its `id`.
         self._kept: dict[int, tuple[Any, Evaluation]] = {}
 
     def __exit__(self, *error: object) -> None:
         _current.reset(self._token)
+        if self._parent is not None:
+            self._parent.frames.extend(self.frames)
 
     def last(self, rubric: Any) -> Evaluation | None:
         """Return the latest evaluation of a rubric as the root; None if there was none."""
