@@ -571,6 +571,95 @@ def test_step_metadata_leaves_out_children_that_were_not_dispatched_to():
     assert driven(ByReward(Picks())).metadata["reward_components"] == {"tasks.a": 0.5}
 
 
+class Game(Move):
+    name: str = "pong"
+
+
+class Atari(Environment[Game, Board, State]):
+    """One environment for many games, as OpenEnv's RFC 004 writes it."""
+
+    state = State()
+
+    def __init__(self, **games):
+        super().__init__()
+        self.rubric = RubricDict(games)
+
+    def reset(self):
+        self._reset_rubric()
+        return Board()
+
+    def step(self, action):
+        board = Board(done=action.value == 0)
+        board.reward = self.rubric[action.name](action, board)
+        return board
+
+
+class AsyncAtari(Atari):
+    async def step_async(self, action):
+        board = Board(done=action.value == 0)
+        board.reward = await self.rubric[action.name].evaluate(action, board)
+        return board
+
+
+@pytest.mark.parametrize("world", [Atari, AsyncAtari])
+def test_step_metadata_a_rubric_dict_of_an_environment_is_dispatched_to_by_hand(take_step, world):
+    board = take_step(world(pong=Sequential(Value()), chess=Half()), Game(value=2))
+    assert (board.reward, type(board.reward)) == (2.0, float)
+    assert board.metadata["reward_components"] == {"pong": 2.0, "pong.rubric_0": 2.0}
+    assert len(board.metadata["reward_fingerprint"]) == 16
+    assert "step_rewards" not in board.metadata
+
+
+@pytest.mark.parametrize("world", [Atari, AsyncAtari])
+def test_step_metadata_a_rubric_dict_of_an_environment_has_the_step_rewards_of_its_members(world):
+    def play(adapter, *actions):
+        async def main():
+            adapter.reset()
+            return [await taken(adapter.step(each)) for each in actions][-1]
+
+        async def taken(step):
+            return await step if adapter.step_is_async else step
+
+        return asyncio.run(main()).metadata["step_rewards"]
+
+    adapter = EnvAdapter(world(pong=Length(gamma=0.5), chess=Half(), go=Length(gamma=1.0)))
+    move, end = Game(), Game(value=0)
+    for _ in range(2):  # an episode leaves nothing for the next one
+        assert play(adapter, move, move, end) == [0.75, 1.5, 3.0]
+    assert play(adapter, move, Game(name="chess"), end) == [1.0, 0.5, 2.0]
+    assert play(adapter, Game(name="chess"), Game(name="go", value=0)) == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("world", [Atari, AsyncAtari])
+def test_step_metadata_a_failed_member_of_a_rubric_dict_is_reported_with_its_path(take_step, world):
+    board = take_step(world(pong=Sequential(Half(), Down())), Game())
+    assert (board.reward, board.metadata["reward_failed"]) == (None, "pong.rubric_1")
+    assert board.metadata["reward_components"] == {"pong.rubric_0": 0.5}
+
+
+def test_step_metadata_several_members_of_a_rubric_dict_are_called_at_one_step():
+    class Sums(Atari):
+        def step(self, action):
+            board = Board(done=True)
+            early = self.rubric["pong"](action, Board())
+            composed, _ = self.rubric["chess"].compute(action, board)
+            board.reward = early + composed + self.rubric["go"](action, board)
+            return board
+
+    chess = RubricComposer({"half": Half()}, [1.0], normalize=False)
+    board = driven(Sums(pong=Value(), chess=chess, go=Half()), Game())
+    assert board.reward == 2.0
+    assert board.metadata["reward_components"] == {
+        "pong": 1.0, "chess": 0.5, "chess.half": 0.5, "go": 0.5,
+    }  # fmt: skip
+    chess = RubricComposer({"length": Length()}, [1.0], normalize=False)
+    board = driven(Sums(pong=Value(), chess=chess, go=Length()), Game())
+    assert board.reward == 3.0
+    assert board.metadata["step_rewards"] is None
+    several = "at step 0 several rubrics of the RubricDict were called: ['pong', 'chess', 'go']"
+    assert several in board.metadata["step_rewards_error"]
+
+
 def test_observation_subclass_with_a_reward_that_cannot_be_none_is_rejected():
     with pytest.raises(
         EnvDefinitionError, match=r"`reward` of Numbered must accept None, .* got <class 'float'>"

@@ -292,6 +292,8 @@ class EnvAdapter:
             self._limiter = anyio.CapacityLimiter(LEAF_THREADS)
         recorder = StepRecorder(self._limiter)
         recorder.environment = self.environment
+        if rubric._dispatches:
+            recorder.root = rubric
         return recorder
 
 

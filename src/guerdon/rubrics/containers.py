@@ -351,7 +351,8 @@ class _Collection(Rubric):
         """Raise: only a parent can combine the scores."""
         raise NoAggregationError(
             f"{type(self).__name__} can't combine the scores of its members: call them from the "
-            "forward of a parent, or use WeightedSum or Sequential"
+            "forward of a parent, or of a RubricDict one from the step of an environment, or use "
+            "WeightedSum or Sequential"
         )
 
     def _rewards_by_step(self) -> dict[int, float]:

@@ -49,11 +49,11 @@ class Step:
 
     _stamps = itertools.count()
 
-    def __init__(self, root: Any, action: Any, observation: Any) -> None:
+    def __init__(self, root: Any, action: Any, observation: Any, stamp: int | None = None) -> None:
         self.root = root
         self.action = action
         self.observation = observation
-        self.stamp = next(Step._stamps)
+        self.stamp = next(Step._stamps) if stamp is None else stamp
 
 
 class StepScore(float):
@@ -151,14 +151,21 @@ class Frame:
         rubric, parent = self.rubric, self._parent
         if not rubric._find_traits().has_trajectory:
             return
-        step = parent.step if parent is not None else None
+        if parent is None:
+            self.step = Step(rubric, action, self.observation)
+        else:
+            self.step = parent.step_below(rubric, action, self.observation)
+        if rubric._is_trajectory:
+            rubric._see(self.step)
+
+    def step_below(self, rubric: Any, action: Any, observation: Any) -> Step:
+        """Return the step that a rubric which is called here takes part in."""
+        step = self.step
         if step is None or (
             step.root is not rubric and id(rubric) not in step.root._find_traits().paths
         ):
-            step = Step(rubric, action, self.observation)
-        self.step = step
-        if rubric._is_trajectory:
-            rubric._see(step)
+            return Step(rubric, action, observation)
+        return step
 
     def finish(self, value: Any) -> None:
         """Take the result of `forward`."""
@@ -386,7 +393,13 @@ class Recorder(Frame):
         limiter: Limits the worker threads in which sync members of async trees run; None runs
             them in the event loop.
         parent: The frame or recorder that records the evaluations, too.
+
+    Attributes:
+        root: A rubric that isn't called itself, as a `RubricDict`: the members that are called
+            take part in one step of it.
     """
+
+    root: Any = None
 
     def __init__(
         self, limiter: anyio.CapacityLimiter | None = None, *, parent: Frame | None = None
@@ -403,9 +416,25 @@ class Recorder(Frame):
         _current.reset(self._token)
         if self._parent is not None:
             self._parent.frames.extend(self.frames)
+        called = self._called_members()
+        if called and self.root._find_traits().has_trajectory:
+            _log(self, self.step or Step(self.root, None, called[-1].observation))
+
+    def step_below(self, rubric: Any, action: Any, observation: Any) -> Step:
+        """Return the step that a rubric which is called here takes part in."""
+        if self._parent is not None:
+            self.step = self._parent.step_below(rubric, action, observation)
+        elif self.root is None or id(rubric) not in self.root._find_traits().paths:
+            return super().step_below(rubric, action, observation)
+        else:
+            stamp = self.step.stamp if self.step is not None else None
+            self.step = Step(self.root, action, observation, stamp)
+        return self.step
 
     def last(self, rubric: Any) -> Evaluation | None:
         """Return the latest evaluation of a rubric as the root; None if there was none."""
+        if rubric is self.root:
+            return self._of_members()
         for frame in reversed(self.frames):
             if frame.rubric is rubric:
                 # A `Guarded` with a policy has both a value and the error that it handled.
@@ -414,6 +443,24 @@ class Recorder(Frame):
                 add_components(evaluation.components, evaluation.handled, frame)
                 return evaluation
         return self._kept.get(id(rubric), (None, None))[1]
+
+    def _of_members(self) -> Evaluation | None:
+        """The evaluation of `root` by those of its members that were called."""
+        whole = Frame(self.root, None, None)
+        whole.frames = self._called_members()
+        if not whole.frames:
+            return self._kept.get(id(self.root), (None, None))[1]
+        last = whole.frames[-1]
+        error = last.error if last.value is None else None
+        if error is not None:
+            trace(self.root, error)
+        evaluation = Evaluation(last.observation, last.value, error=error)
+        add_components(evaluation.components, evaluation.handled, whole)
+        return evaluation
+
+    def _called_members(self) -> list[Frame]:
+        paths = self.root._find_traits().paths if self.root is not None else {}
+        return [frame for frame in self.frames if id(frame.rubric) in paths]
 
     def keep(self, rubric: Any, evaluation: Evaluation) -> None:
         """Take an evaluation that was made elsewhere as the last one of a rubric."""
