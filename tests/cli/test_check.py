@@ -103,7 +103,7 @@ def rows(done):
 def test_check_prints_a_row_per_check_and_exits_with_0(inside, target):
     done = inside("check", target)
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(rows(done)) == 10
+    assert len(rows(done)) == 11
     assert all(row.startswith("ok ") for row in rows(done))
 
 
@@ -137,7 +137,7 @@ def test_check_plays_with_the_reward_of_a_file(inside, tmp_path, target):
     (tmp_path / "reward.yaml").write_text(textwrap.dedent(REWARD))
     done = inside("check", f"worlds.py:{target}", "--reward", "reward.yaml")
     assert all(row.startswith("ok ") for row in rows(done)), done.stdout
-    assert (done.returncode, done.stderr, len(rows(done))) == (0, "", 10)
+    assert (done.returncode, done.stderr, len(rows(done))) == (0, "", 11)
 
 
 def test_check_reports_a_reward_of_a_file_that_is_out_of_range(inside, tmp_path):
@@ -171,7 +171,7 @@ def test_check_prints_json(guerdon):
         assert data["ok"] == (code == 0)
         assert all(set(line) == {"check", "status", "detail"} for line in data["checks"])
         statuses = {line["check"]: line["status"] for line in data["checks"]}
-        assert len(statuses) == 10
+        assert len(statuses) == 11
         assert ("problem" in statuses.values()) == (code == 1)
 
 

@@ -19,6 +19,7 @@ from guerdon import (
     Environment,
     ExponentialDiscountingTrajectoryRubric,
     Observation,
+    Rubric,
     RubricDict,
     Sequential,
     State,
@@ -33,6 +34,7 @@ MADE = "it can be made, with a rubric"
 ACTIONS = "there are actions to try"
 PLAYED = "an episode can be played"
 REWARDED = "every step has a reward"
+KEEPS = "steps keep the configuration of the reward"
 RANGE = "rewards are in their declared range"
 JSON = "observations survive JSON"
 FORGETS = "a reset clears the old trajectory"
@@ -40,7 +42,7 @@ REPEATABLE = "seed 0 makes it repeatable"
 APART = "two instances share nothing"
 AFTER = "a step after the end is refused"
 CLOSED = "it can be closed"
-ALL = [MADE, ACTIONS, PLAYED, REWARDED, RANGE, JSON, FORGETS, REPEATABLE, APART, AFTER]
+ALL = [MADE, ACTIONS, PLAYED, REWARDED, KEEPS, RANGE, JSON, FORGETS, REPEATABLE, APART, AFTER]
 
 PATIENCE = 0.2  # seconds that a call may take which blocks for ever
 
@@ -902,3 +904,20 @@ def test_check_environment_an_action_class_whose_validator_does_not_end_is_repor
     free.set()
     assert report.lines[-1].name == "there are actions to try"
     assert report.lines[-1].status == "problem"
+
+
+def test_check_environment_reports_a_rubric_whose_fingerprint_moves():
+    class Counting(Rubric):
+        def __init__(self, seen=0):
+            super().__init__()
+            self.seen = seen
+
+        def forward(self, action, observation):
+            self.seen += 1
+            return 0.5
+
+    class Moves(Three):
+        rubric_of = Counting
+
+    detail = detail_of(check_environment(Moves), KEEPS)
+    assert detail.startswith("the fingerprint of the rubric changed while the episode ran")

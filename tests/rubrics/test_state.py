@@ -1,5 +1,6 @@
 """state_dict, load_state_dict, fingerprint."""
 
+import copy
 import functools
 import json
 import logging
@@ -116,6 +117,48 @@ def test_state_dict_leaves_out_what_json_can_not_represent():
 
 
 # load_state_dict
+
+
+class ClueQuality(Rubric):
+    """Keeps the scores of an episode, as the RFC's rubrics do."""
+
+    def __init__(self, limit=3):
+        super().__init__()
+        self.limit = limit
+        self.clue_scores: list[float] = []
+        self.turns = 0
+        self.words = ["a"]
+
+    def forward(self, action, observation):
+        self.clue_scores.append(0.5)
+        self.turns += 1
+        self.last_clue = action
+        return 0.5
+
+    def reset(self):
+        self.clue_scores = []
+        self.turns = 0
+
+
+def test_state_dict_and_fingerprint_leave_out_what_forward_changes():
+    rubric = ClueQuality()
+    state, fingerprint = rubric.state_dict(), rubric.fingerprint()
+    for _ in range(3):
+        rubric("clue", None)
+    assert (rubric.state_dict(), rubric.fingerprint()) == (state, fingerprint)
+    rubric.reset()
+    assert (rubric.state_dict(), rubric.fingerprint()) == (state, fingerprint)
+    assert copy.deepcopy(rubric).fingerprint() == fingerprint
+
+
+@pytest.mark.parametrize(("name", "value"), [("limit", 4), ("words", ["b"])])
+def test_fingerprint_changes_with_an_attribute_that_is_assigned(name, value):
+    rubric = ClueQuality()
+    before = rubric.fingerprint()
+    setattr(rubric, name, value)
+    assert rubric.fingerprint() != before
+    assert rubric.state_dict()[name] == value
+    assert ClueQuality().state_dict()[name] != value
 
 
 def test_load_state_dict_makes_another_tree_equal():

@@ -286,6 +286,7 @@ class _Checks:
         self._actions: list[Action] = []
         self._trace: list[Seen] = []
         self._unsendable: str | None = None
+        self._fingerprints: dict[str, str] = {}  # of the rubrics, when the episode began
 
     def all(self) -> list[tuple[str, Callable[[], str | None], bool]]:
         """Every check: its name, what it does, and whether those after it need it."""
@@ -294,6 +295,7 @@ class _Checks:
             ("there are actions to try", self.actions, True),
             ("an episode can be played", self.played, True),
             ("every step has a reward", self.rewarded, False),
+            ("steps keep the configuration of the reward", self.keeps_configuration, False),
             ("rewards are in their declared range", self.in_range, False),
             ("observations survive JSON", self.survives_json, False),
             ("a reset clears the old trajectory", self.clears_trajectory, False),
@@ -325,6 +327,7 @@ class _Checks:
         player, runner = self._player, self._first
         observation = player.reset(runner)
         trace = [player.seen(runner, observation)]
+        self._fingerprints = self._player.call(runner, self._read_fingerprints)
         self._check_json(observation, 0)
         if observation.done:
             raise _Found("the reset ends it: its observation is done")
@@ -369,6 +372,21 @@ class _Checks:
                 raise _Found(f"step {number}: {seen['metadata'][ERROR]}")
             if seen["reward"] is None:
                 raise _Found(f"step {number} has none; return self.score(action, observation)")
+
+    def _read_fingerprints(self) -> dict[str, str]:
+        return {path: rubric.fingerprint() for path, rubric in _rubrics(self._environment)}
+
+    def keeps_configuration(self) -> None:
+        now = self._player.call(self._first, self._read_fingerprints)
+        moved = [path for path, each in self._fingerprints.items() if now.get(path) != each]
+        if moved:
+            path = max(moved, key=lambda path: path.count(".") + bool(path))
+            what = f"rubric {path!r}" if path else "the rubric"
+            raise _Found(
+                f"the fingerprint of {what} changed while the episode ran: `forward` changes an "
+                "attribute that is an argument of __init__ or tunable; keep what changes in "
+                "another attribute"
+            )
 
     def in_range(self) -> None:
         ranges = {path: rubric._range() for path, rubric in _rubrics(self._environment)}

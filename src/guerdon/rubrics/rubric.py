@@ -19,7 +19,15 @@ from guerdon.rubrics import evaluation, step_rewards
 from guerdon.rubrics.calling import CONTAINER, LEAF, PLAIN, SLOW, call
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.recording import Recorder, current, score_of
-from guerdon.rubrics.state import configuring_names, fingerprint, load_state_dict, own_state
+from guerdon.rubrics.state import (
+    configuring_names,
+    episode_names,
+    fingerprint,
+    given_names,
+    load_state_dict,
+    made,
+    own_state,
+)
 from guerdon.types.score import Score
 
 __all__ = ["HookHandle", "Rubric"]
@@ -83,6 +91,11 @@ class RubricMeta(ABCMeta):
         rubric = super().__call__(*args, **kwargs)
         if "_children" not in rubric.__dict__:
             raise not_initialized(cls)
+        rubric.__dict__["_made"] = {
+            name: made(value)
+            for name, value in rubric.__dict__.items()
+            if name[:1] != "_" and name not in rubric._given
+        }
         return rubric
 
     @property
@@ -234,6 +247,8 @@ class Rubric(metaclass=RubricMeta):
     _overrides_step_rewards: bool = False
     _overrides_loading: bool = False
     _configures: frozenset[str] = frozenset()  # attributes that are declared as configuration
+    _given: frozenset[str] = frozenset()  # the same, and the arguments of `__init__`
+    _unkept: frozenset[str] = frozenset()  # `_given`, and the state of an episode
     _measured: ClassVar[tuple[str, ...]] = ()  # of the state: observed values, not configuration
     _written_calls: ClassVar[tuple[Callable[..., Any], ...]] = ()  # authors' __call__, in MRO order
 
@@ -273,6 +288,8 @@ class Rubric(metaclass=RubricMeta):
         if written is not None and not hasattr(written, "__isabstractmethod__"):
             cls.compute_step_rewards = step_rewards.checked(written)  # type: ignore[assignment, method-assign]
         cls._configures = configuring_names(cls)
+        cls._given = given_names(cls)
+        cls._unkept = cls._given | episode_names(cls)
         cls._overrides_step_rewards = cls.compute_step_rewards is not Rubric.compute_step_rewards
         cls._overrides_loading = cls.load_state_dict is not Rubric.load_state_dict
         cls._is_async = any(map(is_async_callable, (*cls._written_calls, cls.forward)))
@@ -588,6 +605,9 @@ class Rubric(metaclass=RubricMeta):
         object.__setattr__(self, name, value)
         if children is not None and name in self._configures:
             self._reconfigured()
+        kept = self.__dict__.get("_made")
+        if kept is not None and name[:1] != "_" and name not in self._unkept:
+            self.__dict__["_made"] = {**kept, name: made(value)}
 
     def __delattr__(self, name: str) -> None:
         if name in self.__dict__.get("_children", ()):

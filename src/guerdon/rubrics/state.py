@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import copy
+import dis
 import enum
 import functools
 import hashlib
@@ -74,16 +76,68 @@ class Checked(Generic[Value]):
 
 
 def own_state(rubric: Any) -> dict[str, Any]:
-    """Return a rubric's public attributes that fit JSON, and those in `state_names`."""
-    state = {
-        name: copy.deepcopy(value)
-        for name, value in rubric.__dict__.items()
-        if not name.startswith("_") and name not in NO_STATE and fits_json(value)
-    }
+    """Return a rubric's configured attributes that fit JSON, and those in `state_names`."""
+    state = {name: copy.deepcopy(value) for name, value in configured(rubric) if fits_json(value)}
     for kind in reversed(type(rubric).__mro__):
         for name in kind.__dict__.get("state_names", ()):
             state[name] = copy.deepcopy(getattr(rubric, name))
     return state
+
+
+def made(value: Any) -> tuple[Any, ...]:
+    """Return what `configured` keeps of an attribute: a copy of it, or nothing of an object."""
+    is_data = fits_json(value) or isinstance(value, (set, collections.deque))
+    return (copy.deepcopy(value),) if is_data else ()
+
+
+def configured(rubric: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the public attributes that configure a rubric, with their values.
+
+    The arguments of ``__init__`` and declared names have their present values. All others have
+    those that they had after ``__init__``, or that were assigned since, except by `forward`,
+    `reset` and the like: what these change is the state of an episode.
+    """
+    kept = rubric.__dict__.get("_made", {})
+    for name, value in rubric.__dict__.items():
+        if name.startswith("_") or name in NO_STATE:
+            continue
+        if name in rubric._given or "_made" not in rubric.__dict__:
+            yield name, value
+        elif name in kept:
+            yield name, kept[name][0] if kept[name] else value
+
+
+def given_names(kind: type[Any]) -> frozenset[str]:
+    """Return the attributes of a class that are arguments of ``__init__`` or declared."""
+    written = [each.__dict__["__init__"] for each in kind.__mro__ if "__init__" in each.__dict__]
+    codes = [getattr(init, "__code__", None) for init in written]
+    arguments = {
+        name
+        for code in codes
+        if code is not None
+        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    }
+    return configuring_names(kind) | arguments
+
+
+# The methods that change the state of an episode.
+_IN_EPISODES = (
+    *("forward", "forward_async", "__call__", "score_trajectory"),
+    *("reset", "reset_async", "compute_step_rewards"),
+)
+
+
+def episode_names(kind: type[Any]) -> frozenset[str]:
+    """Return the attributes that the methods of a class assign while an episode runs."""
+    methods = (each.__dict__.get(name) for each in kind.__mro__ for name in _IN_EPISODES)
+    codes = (getattr(inspect.unwrap(each), "__code__", None) for each in methods if each)
+    return frozenset(
+        each.argval
+        for code in codes
+        if code is not None
+        for each in dis.get_instructions(code)
+        if each.opname == "STORE_ATTR"
+    )
 
 
 def configuring_names(kind: type[Any]) -> frozenset[str]:
@@ -253,9 +307,8 @@ class _Reader:
         for name, value in sorted(own_state(rubric).items()):
             if name not in rubric._measured:
                 yield f"{name}={self.value(value)}"
-        for name, value in sorted(rubric.__dict__.items()):
-            public = not name.startswith("_") and name not in NO_STATE
-            if public and name not in rubric._children and not fits_json(value):
+        for name, value in sorted(configured(rubric)):
+            if name not in rubric._children and not fits_json(value):
                 yield f"{name}={self.value(value)}"
         for name, child in rubric._children.items():
             yield from self.tree(f"{path}.{name}", child)
