@@ -53,7 +53,10 @@ class WatchedThread:
 
     def begin(self, owner: str, what: str) -> None:
         """Record that a call begins."""
-        self.owner, self.what, self.began = owner, what, monotonic()
+        now = monotonic()
+        if self.began and now - self.began > LONG_S:
+            lock_watch.since(now)  # measures, while this thread has the name of the call before
+        self.owner, self.what, self.began = owner, what, now
 
     def end(self) -> None:
         """Record that a call of an event loop has ended, or waits."""
