@@ -12,6 +12,7 @@ import textwrap
 
 import pytest
 
+from examples.tau_chat.scripted_model import ScriptedModel
 from tests.cli.inside import run_inside
 
 pytestmark = pytest.mark.edge  # real processes
@@ -195,6 +196,57 @@ def test_score_keeps_prints_of_a_reward_off_the_rows(guerdon, rows, tmp_path):
     done = guerdon("score", "rollouts.jsonl", "-r", "prints.py:reward", "-o", "-")
     assert ids(done.stdout.encode()) == [0, 1]
     assert "debug" in done.stderr
+
+
+JUDGED = """
+    from guerdon import LLMJudge
+
+    reward = LLMJudge("How is the style? {action}", "style_judge")
+"""
+JUDGED_FILE = """
+    schema_version: "1.0"
+    per_turn:
+      - {name: style, rubric: judged.py:reward, weight: 1.0}
+"""
+
+
+@pytest.mark.parametrize("reward", ["judged.py:reward", "reward.yaml"])
+def test_score_services_are_those_of_the_judges(tmp_path, rows, reward):
+    rows(["x = 1"])
+    (tmp_path / "judged.py").write_text(textwrap.dedent(JUDGED))
+    (tmp_path / "reward.yaml").write_text(textwrap.dedent(JUDGED_FILE))
+    prints = set()
+    for name in ("one", "other"):
+        with ScriptedModel(["Score: 0.75"]) as model:
+            (tmp_path / "services.yaml").write_text(
+                f"style_judge: {{type: openai_llm, endpoint: '{model.endpoint}', model: {name}}}"
+            )
+            args = ("rollouts.jsonl", "-r", reward, "--services", "services.yaml", "--json")
+            done = run_inside(tmp_path, "score", *args, "-o", "scored.jsonl")
+            assert done.returncode == 0, done.stderr
+        row = json.loads((tmp_path / "scored.jsonl").read_text())
+        assert row["score"] == 0.75
+        prints.add(row["fingerprint"])
+    assert len(prints) == 2
+
+
+def test_score_refuses_services_of_a_reward_that_cannot_use_them(tmp_path, rows):
+    rows(["x = 1"])
+    (tmp_path / "services.yaml").write_text("{}")
+    (tmp_path / "functions.py").write_text(
+        "from guerdon import reward_function\n"
+        "@reward_function\n"
+        "def reward(messages, **kwargs):\n"
+        "    return 1.0\n"
+    )
+    score = ("score", "rollouts.jsonl", "--services", "services.yaml", "-r")
+    for args, message in (
+        (["functions.py:reward"], "`services` requires a rubric or a reward file"),
+        (["reward.py:reward", "--sandbox", "process"], "requires a reward that runs without a sa"),
+    ):
+        done = run_inside(tmp_path, *score, *args)
+        assert done.returncode == 2
+        assert message in " ".join(done.stderr.split())
 
 
 def test_score_never_overwrites_the_reward(guerdon, rows, tmp_path):

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 import guerdon as package
+from examples.tau_chat.scripted_model import ScriptedModel
 from guerdon import EnvClient
 from tests.cli.conftest import COMMAND
 from tests.cli.inside import run_inside
@@ -269,6 +270,56 @@ def test_serve_names_an_unavailable_service_at_start(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert "style_judge" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+JUDGED = """
+
+    from guerdon import LLMJudge
+
+    class Judged(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = LLMJudge("How is the style? {action.content}", "style_judge")
+"""
+
+JUDGED_REWARD = """
+    schema_version: "1.0"
+    per_turn:
+      - name: style
+        rubric: LLMJudge
+        config: {prompt_template: "Good? {action.content}", endpoint: style_judge}
+"""
+
+
+@pytest.mark.parametrize("reward", [(), ("--reward", "reward.yaml")], ids=["own", "file"])
+def test_serve_services_are_those_of_the_judges(serving, tmp_path, reward):
+    (tmp_path / "worlds.py").write_text(textwrap.dedent(WORLDS) + textwrap.dedent(JUDGED))
+    (tmp_path / "reward.yaml").write_text(textwrap.dedent(JUDGED_REWARD))
+    with ScriptedModel(["Score: 0.75"]) as model:
+        (tmp_path / "services.yaml").write_text(
+            f"style_judge: {{type: openai_llm, endpoint: '{model.endpoint}', model: m}}"
+        )
+        server = serving("--services", "services.yaml", *reward, target="worlds.py:Judged")
+        with EnvClient(server.url).sync() as client:
+            client.reset()
+            assert client.step({"content": "please"}).reward == 0.75
+
+
+def test_serve_names_an_unavailable_service_of_services_at_start(tmp_path):
+    (tmp_path / "worlds.py").write_text(textwrap.dedent(WORLDS) + textwrap.dedent(JUDGED))
+    services = tmp_path / "services.yaml"
+    for text, problem in (
+        ("style_judge: {type: openai_llm, endpoint: 'http://127.0.0.1:9', model: m}", "9: "),
+        ("other: {type: openai_llm, endpoint: 'http://127.0.0.1:9', model: m}", "other"),
+        ("style_judge: {type: openai_llm}", "services.yaml: .*endpoint"),
+        ("[style_judge]", "services.yaml.* must contain services by name"),
+    ):
+        services.write_text(text)
+        done = run_inside(
+            tmp_path, "serve", "worlds.py:Judged", "-p", "0", "--services", "services.yaml"
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert re.search(problem, done.stderr), done.stderr
 
 
 # Ending ---------------------------------------------------------------------------------------

@@ -295,9 +295,7 @@ def test_build_rubric_reports_unknown_services_of_a_nested_judge():
 
 def test_llm_judge_without_services_rejects_the_name_of_one():
     problem = refused("LLMJudge", {"prompt_template": "{action}", "endpoint": "style_judge"})[0]
-    assert problem.startswith(
-        "config.endpoint: `endpoint` must be a ChatModel, or, with `mcp_client`"
-    )
+    assert problem.startswith("config.endpoint: mcp_services has no service 'style_judge'")
 
 
 def test_build_rubric_reports_an_unknown_private_key():

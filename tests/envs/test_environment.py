@@ -6,11 +6,14 @@ from typing import Generic
 
 import pytest
 
+from examples.tau_chat.scripted_model import ScriptedModel
 from guerdon import (
     Action,
     Environment,
     EnvPool,
     ExponentialDiscountingTrajectoryRubric,
+    LLMJudge,
+    MCPClient,
     Observation,
     Sequential,
     State,
@@ -18,7 +21,8 @@ from guerdon import (
 )
 from guerdon._background import run
 from guerdon.envs.environment import ActT, ObsT, StateT
-from guerdon.errors import AsyncRubricError, EnvDefinitionError
+from guerdon.errors import AsyncRubricError, EnvDefinitionError, InvalidArgumentError
+from guerdon.services import OpenAIService
 from tests.envs.worlds import (
     SOON,
     AsyncDown,
@@ -444,3 +448,43 @@ def test_environment_threads_never_see_the_numbers_of_other_instances():
             board["metadata"]["reward_components"] == {"rubric_0": value, "rubric_1": 0.5}
             for board in boards[value]
         )
+
+
+class CodeAction(Action):
+    code: str
+
+
+class CodeEnvironment(Environment):
+    """As in the RFC: its rubric names a service, and the environment has it."""
+
+    def __init__(self, endpoint):
+        super().__init__(rubric=LLMJudge("How is the style? {action.code}", "style_judge"))
+        model = OpenAIService(endpoint=endpoint, model="m")
+        self.mcp = MCPClient({"style_judge": model})
+
+    def reset(self, seed=None):
+        self._reset_rubric()
+        return Observation()
+
+    def step(self, action: CodeAction) -> Observation:
+        return self.score(action, Observation(done=True))
+
+    state = State()
+
+
+def test_environment_its_judge_uses_its_services():
+    with ScriptedModel(["Score: 0.75"]) as model:
+        environment = CodeEnvironment(model.endpoint)
+        environment.reset()
+        assert environment.step(CodeAction(code="x = 1")).reward == 0.75
+        environment.mcp.close()
+
+
+def test_environment_refuses_a_judge_whose_service_it_lacks():
+    class Misspelled(CodeEnvironment):
+        def __init__(self):
+            super().__init__("http://localhost:8000")
+            self.rubric = LLMJudge("{action.code}", "stile_judge")
+
+    with pytest.raises(InvalidArgumentError, match="no service 'stile_judge'; did you mean 'style"):
+        Misspelled()

@@ -13,7 +13,7 @@ from guerdon.rollouts.scoring.reading import FORMATS
 
 __all__ = [
     "AsJson", "At", "By", "Environment", "ExitCode", "Format", "Host", "Port", "RewardFile",
-    "Rollouts", "ScoreFailed", "Token", "check_token",
+    "Rollouts", "ScoreFailed", "Services", "Token", "check_token",
 ]  # fmt: skip
 
 
@@ -74,6 +74,14 @@ RewardFile = Annotated[
         metavar="F.yaml",
         envvar="GUERDON_CONFIG",
         help="A reward file, which replaces the environment's own reward.",
+    ),
+]
+Services = Annotated[
+    str | None,
+    typer.Option(
+        metavar="F.yaml",
+        help="A file of services by name, as under mcp_services in a reward file, in place of "
+        "those.",
     ),
 ]
 Host = Annotated[str, typer.Option(help="The address to listen on; loopback by default.")]

@@ -150,6 +150,7 @@ def score(
         ),
     ] = False,
     at: options.At = None,
+    services: options.Services = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Score recorded rollouts with a reward.
@@ -183,6 +184,7 @@ def score(
         credit=_credit(credit, state_key, credit_option, {"gamma": gamma, "omega": omega}),
         sandbox=_sandbox(sandbox, allow_read, limit, reuse),
         at=at,
+        services=services,
     )
     with progress(rollouts, "scoring") as show:
         report = job.run(show)

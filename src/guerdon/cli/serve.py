@@ -27,6 +27,7 @@ class LogFormat(StrEnum):
 def serve(
     target: options.Environment,
     reward: options.RewardFile = None,
+    services: options.Services = None,
     host: options.Host = "127.0.0.1",
     port: options.Port = 8000,
     token: options.Token = None,
@@ -66,6 +67,8 @@ def serve(
     /metrics, /openapi.json; and /reset, /step, /state, where each call has a new environment.
     """  # fmt: skip
     from guerdon._validation import check_number, check_seconds
+    from guerdon.config.pipeline import RewardPipeline, open_services
+    from guerdon.envs.configured import with_services
     from guerdon.envs.registry import find_environment
     from guerdon.envs.server import ServerLimits, create_app
     from guerdon.envs.server import serve as serve_app
@@ -84,23 +87,26 @@ def serve(
     check_seconds("--grace", grace)
     options.check_token(token)
     _log(log_format, verbose)
-    app = create_app(
-        factory,
-        env_name=name,
-        reward=reward,
-        limits=limits,
-        token=token,
-        allowed_hosts=allow_host or (),
-    )
-    if with_parent:
-        threading.Thread(target=_follow_parent, daemon=True).start()
-    serve_app(
-        app,
-        host=host,
-        port=port,
-        grace_s=grace,
-        ready=lambda url: print(f"serving {target} at {url}", flush=True),
-    )
+    with open_services(services) as mcp:
+        if mcp is not None and reward is None:  # else the server checks those of the reward
+            mcp.check()
+        app = create_app(
+            factory if mcp is None else with_services(factory, mcp),
+            env_name=name,
+            reward=reward if reward is None else RewardPipeline.of(reward, mcp=mcp),
+            limits=limits,
+            token=token,
+            allowed_hosts=allow_host or (),
+        )
+        if with_parent:
+            threading.Thread(target=_follow_parent, daemon=True).start()
+        serve_app(
+            app,
+            host=host,
+            port=port,
+            grace_s=grace,
+            ready=lambda url: print(f"serving {target} at {url}", flush=True),
+        )
 
 
 def _log(log_format: LogFormat, verbose: bool) -> None:

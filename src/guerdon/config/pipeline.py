@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from guerdon._background import run
+from guerdon._problems import Problem
 from guerdon._validation import shown
 from guerdon.config.builder import build_rubrics
+from guerdon.config.loader import read_document
 from guerdon.config.runtime import RewardRuntime
 from guerdon.config.schema import RewardConfig
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import InvalidArgumentError, RewardConfigError
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.functions.loading import load_reward
+from guerdon.rubrics.judge.connecting import connect_services
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import MADE_WITH
 
@@ -61,7 +64,12 @@ class RewardPipeline:
             self.mcp = MCPClient(dict(config.mcp_services))
 
     @classmethod
-    def of(cls, reward: RewardPipeline | RewardConfig | Mapping[str, Any] | str | Path) -> Self:
+    def of(
+        cls,
+        reward: RewardPipeline | RewardConfig | Mapping[str, Any] | str | Path,
+        *,
+        mcp: MCPClient | None = None,
+    ) -> Self:
         """Return a pipeline unchanged, or that of a configuration, its content or its file.
 
         Raises:
@@ -71,11 +79,11 @@ class RewardPipeline:
         if isinstance(reward, cls):
             return reward
         if isinstance(reward, RewardConfig):
-            return cls(reward)
+            return cls(reward, mcp=mcp)
         if isinstance(reward, Mapping):
-            return cls(RewardConfig.from_dict(reward))
+            return cls(RewardConfig.from_dict(reward), mcp=mcp)
         if isinstance(reward, (str, Path)):
-            return cls(RewardConfig.from_file(reward))
+            return cls(RewardConfig.from_file(reward), mcp=mcp)
         raise InvalidArgumentError(
             f"`reward` must be a RewardConfig, a dict or the path of a file, got {shown(reward)}"
         )
@@ -97,6 +105,7 @@ class RewardPipeline:
             mcp = self.mcp
             digests = tuple(f"{name}={mcp.fingerprint(name)}" for name in sorted(mcp.services))
             composer.__dict__[MADE_WITH] = digests
+            connect_services(composer, mcp)
         return composer
 
     def check_services(self) -> None:
@@ -139,8 +148,37 @@ def is_pipeline_file(spec: str) -> bool:
 
 
 @contextmanager
+def open_services(path: str | None) -> Iterator[MCPClient | None]:
+    """Open a file of services by name, as under ``mcp_services`` in a reward file.
+
+    Args:
+        path: The file; None for no services.
+
+    Raises:
+        RewardConfigError: The file is invalid.
+    """
+    if path is None:
+        yield None
+        return
+    from guerdon.services.client import MCPClient
+
+    document = read_document(path)
+    problems = document.problems
+    if not isinstance(document.data, dict):
+        problems = (Problem((), "must contain services by name, as mcp_services of a reward file"),)
+    if problems:
+        raise document.error(problems)
+    try:
+        client = MCPClient(document.data)
+    except RewardConfigError as error:
+        raise RewardConfigError(f"{path}: {error}", problems=error.problems) from error
+    with client:
+        yield client
+
+
+@contextmanager
 def open_reward(
-    spec: str, *, at: int | None = None, check: bool = True
+    spec: str, *, at: int | None = None, check: bool = True, services: str | None = None
 ) -> Iterator[Rubric | RewardFunction]:
     """Load a reward by name; its services are connected as long as the context lasts.
 
@@ -154,19 +192,31 @@ def open_reward(
         spec: ``reward.yaml``, or what `load_reward` accepts.
         at: The episode and training step, from 0, at which the schedules of a file are evaluated.
         check: Check that the services of a file are available.
+        services: A file of services by name, as under ``mcp_services``, in place of those of a
+            reward file.
 
     Raises:
         ServiceUnavailableError: A service is not available.
-        RewardConfigError: The file is invalid.
+        RewardConfigError: A file is invalid.
         LoadError: The code can't be loaded.
         InvalidArgumentError: `at` is given for a reward in code, which has no schedules.
     """
     if not is_pipeline_file(spec):
         if at is not None:
             raise InvalidArgumentError(f"`at` requires a reward file with schedules, got {spec}")
-        yield load_reward(spec)
+        reward = load_reward(spec)
+        with open_services(services) as mcp:
+            if isinstance(reward, Rubric):
+                connect_services(reward, mcp)
+                if mcp is not None and check:
+                    mcp.check()
+            elif mcp is not None:
+                raise InvalidArgumentError(
+                    f"`services` requires a rubric or a reward file, {spec} is a reward function"
+                )
+            yield reward
         return
-    with RewardPipeline.of(spec) as pipeline:
+    with open_services(services) as mcp, RewardPipeline.of(spec, mcp=mcp) as pipeline:
         rubric = pipeline.make()
         if check:
             pipeline.check_services()

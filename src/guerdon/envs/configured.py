@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.runtime import RewardRuntime
 from guerdon.config.schema import RewardConfig
-from guerdon.envs.environment import Environment, current_pipeline
+from guerdon.envs.environment import Environment, current_pipeline, current_services
+
+if TYPE_CHECKING:
+    from guerdon.services.client import MCPClient
 
 __all__ = ["ConfiguredEnv"]
 
@@ -31,6 +34,24 @@ def with_pipeline(factory: Callable[[], Any], pipeline: RewardPipeline) -> Calla
             return environment
         finally:
             current_pipeline.reset(token)
+
+    return with_services(make, pipeline.mcp)
+
+
+def with_services(factory: Callable[[], Any], services: MCPClient | None) -> Callable[[], Any]:
+    """Return a factory of environments that have services, unless they set their own.
+
+    Args:
+        factory: Makes the environment.
+        services: The services; None if there are none.
+    """
+
+    def make() -> Any:
+        token = current_services.set(services)
+        try:
+            return factory()
+        finally:
+            current_services.reset(token)
 
     return make
 

@@ -30,6 +30,7 @@ from guerdon.rubrics.calling import evaluate_step, evaluate_step_async
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.evaluation import in_thread
 from guerdon.rubrics.failure import describe_failure, describe_handled
+from guerdon.rubrics.judge.connecting import connect_services
 from guerdon.rubrics.recording import Evaluation, Recorder
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.action import Action
@@ -64,9 +65,8 @@ APPLIES = "_guerdon_applies_configuration"
 current_pipeline: ContextVar[RewardPipeline | None] = ContextVar("guerdon_pipeline", default=None)
 
 
-def _pipeline_services() -> MCPClient | None:
-    pipeline = current_pipeline.get()
-    return pipeline.mcp if pipeline is not None else None
+# Their services.
+current_services: ContextVar[MCPClient | None] = ContextVar("guerdon_services", default=None)
 
 
 class _EnvironmentMeta(ABCMeta):
@@ -88,7 +88,7 @@ class _EnvironmentMeta(ABCMeta):
                 "Environment[MyAction, MyObservation, MyState]"
             )
         environment = super().__call__(*args, **kwargs)
-        environment.__dict__.setdefault("_mcp", _pipeline_services())
+        environment.__dict__.setdefault("_mcp", current_services.get())
         rubric = environment.rubric
         if rubric is None and current_pipeline.get() is not None:
             return environment  # the pipeline supplies it
@@ -98,6 +98,7 @@ class _EnvironmentMeta(ABCMeta):
                 f"{cls.__name__} has {found}; set one in __init__: "
                 "super().__init__(rubric=…), or self.rubric = …"
             )
+        connect_services(rubric, environment.__dict__["_mcp"])
         return environment
 
 
@@ -321,11 +322,11 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         Raises:
             ServiceError: No services are configured.
         """
-        found = self.__dict__.get("_mcp") or _pipeline_services()
+        found = self.__dict__.get("_mcp") or current_services.get()
         if found is None:
             raise ServiceError(
                 f"{type(self).__name__} has no services: set self.mcp = MCPClient(…) in __init__, "
-                "or serve it with a reward file that has mcp_services"
+                "or serve it with --services, or a reward file that has mcp_services"
             )
         return found
 

@@ -24,6 +24,7 @@ from guerdon.errors import (
     StateError,
 )
 from guerdon.rubrics import Criterion, LLMJudge, MemoryCache, SqliteCache
+from guerdon.rubrics.judge.connecting import connect_services
 from guerdon.services import ChatModel, MCPClient, make_judge_server
 
 PROMPT = "Is this polite? {action}"
@@ -536,9 +537,8 @@ def test_llm_judge_rejects_an_invalid_argument(settings, why):
     ("endpoint", "why"),
     [
         ("http://localhost:8000", "not its address; .* got 'http://localhost:8000'"),
-        ("style", "with `mcp_client`, the name of a service"),
         (5, "must be a ChatModel.* got 5"),
-        (["style", 5], "must be a ChatModel.* got 'style'"),
+        (["style", 5], "must be a ChatModel.* got 5"),
         ([], "must not be empty"),
         ("", "must be a ChatModel.* got ''"),
     ],
@@ -595,6 +595,20 @@ def test_llm_judge_asks_a_service_by_name(answer, score):
     (name, arguments), _ = services.calls
     assert (name, list(arguments)) == ("style", ["prompt"])
     assert "\nx = 1\n</action " in arguments["prompt"]
+
+
+def test_llm_judge_uses_the_services_of_where_it_is_used():
+    services = Services("Score: 0.5")
+    judge = LLMJudge(PROMPT, "style")
+    before = judge.fingerprint()
+    with pytest.raises(ServiceError, match="no services to call 'style': pass mcp_client"):
+        judge("x = 1", None)
+    connect_services(WeightedSum([judge], [1.0]), services)
+    assert judge("x = 1", None) == 0.5
+    assert judge.fingerprint() != before
+    judge.use_services(Services("Score: 0.1"))  # it keeps the first
+    assert judge("x = 1", None) == 0.5
+    connect_services(judge, None)
 
 
 def test_llm_judge_without_a_template_passes_the_arguments():

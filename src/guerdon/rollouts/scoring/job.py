@@ -97,6 +97,7 @@ class ScoringJob:
             by default their rows are invalid.
         sandbox: The sandbox in which alone the reward is loaded; None is this process.
         at: The position of the schedules of a reward file: the episode and the training step.
+        services: A file of services by name, which a rubric and a reward file use.
     """
 
     rollouts: str
@@ -112,6 +113,7 @@ class ScoringJob:
     score_failed: bool = False
     sandbox: SandboxSettings | None = None
     at: int | None = None
+    services: str | None = None
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> ScoringReport:
         """Score all rows; ctrl-C ends the run early and keeps the finished rows.
@@ -315,13 +317,17 @@ class ScoringPipeline:
     def _open_scorer(self, opening: contextlib.ExitStack) -> Scorer:
         job, parameters = self.job, dict(self.job.parameters)
         if job.sandbox is None:
-            reward = opening.enter_context(open_reward(job.reward, at=job.at))
+            reward = opening.enter_context(
+                open_reward(job.reward, at=job.at, services=job.services)
+            )
             return opening.enter_context(scorers.scorer_of(reward, parameters))
         if is_pipeline_file(job.reward):
             raise InvalidArgumentError(
                 f"{job.reward} is a reward file, whose rubrics are loaded in this process; a "
                 "sandbox requires a reward in code"
             )
+        if job.services is not None:
+            raise InvalidArgumentError("`services` requires a reward that runs without a sandbox")
         return opening.enter_context(
             SandboxScorer(job.reward, job.sandbox, parameters=parameters, workers=job.workers)
         )

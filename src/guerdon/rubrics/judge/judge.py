@@ -22,7 +22,7 @@ from guerdon._validation import (
     is_finite,
     shown,
 )
-from guerdon.errors import InvalidArgumentError, RubricError
+from guerdon.errors import InvalidArgumentError, RubricError, ServiceError
 from guerdon.rubrics.evaluation import together
 from guerdon.rubrics.judge.cache import Cache, MemoryCache, cache_of
 from guerdon.rubrics.judge.question import (
@@ -117,8 +117,9 @@ class LLMJudge(Rubric):
             of an environment is inserted as JSON, and its text is ``{action.content}``. None for
             a service that has a prompt of its own: it is called with the action, the observation
             and the fields, as strings.
-        endpoint: A `ChatModel`; with `mcp_client`, the name of a service; or a list of several.
-        mcp_client: Calls the services, such as an `MCPClient`.
+        endpoint: A `ChatModel`, or the name of a service; or a list of several.
+        mcp_client: Calls the services, such as an `MCPClient`; by default that of the environment
+            or the reward file that the judge is part of.
         fields: Names, each with a path such as ``"observation.metadata.reference"`` or a function
             of action and observation.
         criteria: What is scored instead of the whole, in one answer: a list of names, or names
@@ -161,7 +162,7 @@ class LLMJudge(Rubric):
         self.score_range = self._bounds = _check_range(score_range)
         self.fields = _check_fields(fields)
         self._client = mcp_client
-        self._asked = _check_asked(endpoint, mcp_client)
+        self._asked = _check_asked(endpoint)
         self._cache = cache_of(cache)
         self.samples, self.aggregate, self.system = samples, aggregate, system
         self.prompt_template = prompt_template
@@ -179,6 +180,36 @@ class LLMJudge(Rubric):
     def service_names(self) -> list[str]:
         """Return the names of the services that are asked."""
         return [each for each in self._asked if isinstance(each, str)]
+
+    def use_services(self, client: ServiceClient) -> None:
+        """Call the services that it asks with a client, unless it was created with one.
+
+        An environment and a pipeline call it for the judges in their rubric.
+
+        Example:
+            >>> from guerdon import LLMJudge, MCPClient
+            >>> from guerdon.services import OpenAIService
+            >>> model = OpenAIService(endpoint="http://localhost:8000", model="qwen3-8b")
+            >>> judge = LLMJudge("How polite is this? {action}", "politeness")
+            >>> judge.use_services(MCPClient({"politeness": model}))
+
+        Raises:
+            InvalidArgumentError: The client has no such service.
+        """
+        names = self.service_names()
+        if self._client is None and names:
+            digests = [f"{name}={client.fingerprint(name)}" for name in names]
+            self.__dict__[MADE_WITH] = (*self.__dict__[MADE_WITH], *digests)
+            self._client = client
+
+    def _connected(self, service: str) -> ServiceClient:
+        if self._client is None:
+            raise ServiceError(
+                f"the judge has no services to call {service!r}: pass mcp_client=MCPClient(…), set "
+                "the services of its environment or reward file, or use --services",
+                service=service,
+            )
+        return self._client
 
     @property
     def prompt_template(self) -> str | None:
@@ -298,10 +329,10 @@ class LLMJudge(Rubric):
     async def _ask(self, asked: str | ChatClient, question: Question) -> JudgeVerdict:
         if not isinstance(asked, str):
             return await ask_model(asked, question, temperature=self._temperature(asked))
-        assert self._client is not None
-        chat = self._client.chat_model(asked) if question.prompt is not None else None
+        client = self._connected(asked)
+        chat = client.chat_model(asked) if question.prompt is not None else None
         if chat is None:
-            return await ask_service(self._client, asked, question)
+            return await ask_service(client, asked, question)
         with naming_service(asked):
             return await ask_model(chat, question, temperature=self._temperature(chat))
 
@@ -341,8 +372,7 @@ class LLMJudge(Rubric):
         keys = []
         for asked in self._asked:
             if isinstance(asked, str):
-                assert self._client is not None
-                identity = [asked, self._client.fingerprint(asked)]
+                identity = [asked, self._connected(asked).fingerprint(asked)]
             else:
                 identity = [asked.fingerprint()]
             for sample in range(self.samples):
@@ -367,14 +397,14 @@ def _check_range(given: Any) -> Bounds:
     )
 
 
-def _check_asked(endpoint: Any, client: ServiceClient | None) -> tuple[str | ChatClient, ...]:
+def _check_asked(endpoint: Any) -> tuple[str | ChatClient, ...]:
     asked = tuple(endpoint) if isinstance(endpoint, (list, tuple)) else (endpoint,)
     for each in asked:
-        is_service = isinstance(each, str) and each and "://" not in each and client is not None
+        is_service = isinstance(each, str) and each and "://" not in each
         if not is_service and not isinstance(each, ChatClient):
             raise InvalidArgumentError(
-                "`endpoint` must be a ChatModel, or, with `mcp_client`, the name of a service, not "
-                "its address; or a list of these; got "
+                "`endpoint` must be a ChatModel, or the name of a service, not its address; or a "
+                "list of these; got "
                 f"{shown(shown_url(each) if isinstance(each, str) else each)}"
             )
     if not asked:
