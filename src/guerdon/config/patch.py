@@ -115,6 +115,7 @@ class RewardPatch:
         schedules: New schedules; None removes one.
         tuned: New values of tunable fields, by their dotted names in the tree.
         entries: The names of the entries that it changes.
+        own: New values of the environment's own configuration.
         sent: What was sent, as far as it is valid.
         places: The place in the change of each tunable field.
         problems: What can't be done.
@@ -124,6 +125,7 @@ class RewardPatch:
     schedules: dict[str, Schedule | None] = field(default_factory=dict)
     tuned: dict[str, Any] = field(default_factory=dict)
     entries: set[str] = field(default_factory=set)
+    own: dict[str, Any] = field(default_factory=dict)
     sent: Change = field(default_factory=Change)
     places: dict[str, Place] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -135,6 +137,7 @@ class RewardPatch:
             {**self.schedules, **later.schedules},
             {**self.tuned, **later.tuned},
             self.entries | later.entries,
+            {**self.own, **later.own},
         )
 
 
@@ -144,6 +147,7 @@ def read_patch(
     entries: Mapping[str, Entry],
     rendered: Mapping[str, Mapping[str, Any]],
     render: Callable[[], Mapping[str, Any]],
+    own: Mapping[str, Any],
 ) -> RewardPatch:
     """Read a change.
 
@@ -154,12 +158,14 @@ def read_patch(
         entries: The entries by name.
         rendered: The rendered entries by name.
         render: Renders the whole configuration.
+        own: The environment's own configuration.
 
     Returns:
         The change, with its problems.
     """
     if not isinstance(sent, Mapping):
         return RewardPatch(problems=[f"a change must be an object, got {shown(sent)}"])
+    sent, changed = split_own(sent, own)
     problems: list[Problem] = []
     try:
         change = Change.model_validate(sent)
@@ -168,13 +174,24 @@ def read_patch(
         places = {each.place for each in problems}
         problems += [each for each in problems_of(error, sent) if each.place not in places]
         change = Change.model_validate(_without(sent, problems))
-    patch = RewardPatch(sent=change)
+    patch = RewardPatch(sent=change, own=changed)
     reader = _PatchReader(patch, entries, rendered)
     problems += islice(reader.read(change, render), MAX_PROBLEMS + 1)
     patch.problems = [str(each) for each in problems[:MAX_PROBLEMS]]
     if len(problems) > MAX_PROBLEMS:
         patch.problems.append("and more")
     return patch
+
+
+def split_own(
+    sent: Mapping[str, Any], own: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a change into that of the reward, and that of the environment's own configuration."""
+    rest = {key: value for key, value in sent.items() if key not in own}
+    changed = {
+        key: value for key, value in sent.items() if key in own and not _is_same(own[key], value)
+    }
+    return rest, changed
 
 
 def _without(sent: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class _Configuration:
         tuned: The values of the tunable fields that were changed, by their dotted names.
         reweighted: The names of the entries whose weights were changed.
         entries: The rendered entries by name.
+        own: The environment's own configuration.
     """
 
     number: int
@@ -75,6 +76,7 @@ class _Configuration:
     tuned: Mapping[str, Any]
     reweighted: frozenset[str]
     entries: Mapping[str, dict[str, Any]]
+    own: Mapping[str, Any]
 
     @property
     def version(self) -> str:
@@ -108,13 +110,20 @@ class RewardRuntime:
     Args:
         prototype: A tree like those that score, which nothing else uses.
         config: The configuration that it was built from; None for a tree that was written in code.
+        own: The environment's own configuration, which it keeps and renders beside the reward's.
 
     Attributes:
         audit: The latest 1,000 changes: when, by whom, and each value before and after.
         progress: How far training is.
     """
 
-    def __init__(self, prototype: Rubric, *, config: RewardConfig | None = None) -> None:
+    def __init__(
+        self,
+        prototype: Rubric,
+        *,
+        config: RewardConfig | None = None,
+        own: Mapping[str, Any] | None = None,
+    ) -> None:
         stages = config.curriculum if config is not None else None
         self.progress = Progress(Curriculum(stages) if stages else None)
         self.audit: deque[dict[str, Any]] = deque(maxlen=MAX_CHANGES)
@@ -135,8 +144,9 @@ class RewardRuntime:
         entries = {
             name: _rendered(each, weights, schedules, {}) for name, each in self._entries.items()
         }
-        digest = _digest(json.dumps(list(entries.values()), sort_keys=True))
-        self._base = _Configuration(0, digest, weights, schedules, {}, frozenset(), entries)
+        own = _as_json(own or {})
+        digest = _digest(json.dumps([*entries.values(), *([own] if own else [])], sort_keys=True))
+        self._base = _Configuration(0, digest, weights, schedules, {}, frozenset(), entries, own)
         self._parent: RewardRuntime | None = None
         self._forget_changes()
 
@@ -201,6 +211,12 @@ class RewardRuntime:
         marks["_watch"] = EpisodeMeans(curriculum.observe) if curriculum is not None else None
         return Applied(episode, lambda: (undo(), marks.update(before)))
 
+    def own(self, change: Any = None) -> dict[str, Any]:
+        """Return the environment's own configuration, as it would be after a change."""
+        present = self._current().own
+        sent = change if isinstance(change, Mapping) else {}
+        return {key: sent.get(key, each) for key, each in present.items()}
+
     # Rendering ---------------------------------------------------------------------------------
 
     @property
@@ -231,6 +247,7 @@ class RewardRuntime:
             "version": configuration.version,
             "progress": progress.to_dict(),
             **self._rest,
+            **configuration.own,
         }
 
     def _current(self) -> _Configuration:
@@ -259,6 +276,7 @@ class RewardRuntime:
             tuned,
             base.reweighted.union(changes.weights),
             {**base.entries, **entries},
+            {**base.own, **changes.own},
         )
 
     # Changing ----------------------------------------------------------------------------------
@@ -292,6 +310,7 @@ class RewardRuntime:
                 entries=self._entries,
                 rendered=configuration.entries,
                 render=self._rendered,
+                own=configuration.own,
             )
             for sent in (version, patch.sent.version):
                 _check_version(sent, configuration.version)
@@ -318,7 +337,7 @@ class RewardRuntime:
     def _commit(
         self, configuration: _Configuration, patch: RewardPatch, by: str
     ) -> dict[str, Any] | None:
-        if not patch.entries:
+        if not patch.entries and not patch.own:
             return None
         changes = self._differences(configuration, patch)
         # An unchanged value counts too: a session keeps it when it is changed for all.
@@ -343,7 +362,7 @@ class RewardRuntime:
         self, configuration: _Configuration, patch: RewardPatch
     ) -> list[dict[str, Any]]:
         """The values that a patch changes, before and after."""
-        found: list[tuple[str, Any, Any]] = []
+        found = [(key, configuration.own[key], value) for key, value in patch.own.items()]
         for name, weight in patch.weights.items():
             what = f"{self._entries[name].list}.{name}.weight"
             found.append((what, configuration.weights[name], weight))

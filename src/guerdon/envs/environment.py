@@ -339,6 +339,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     def get_config(self) -> dict[str, Any]:
         """Return the configuration of the reward, in the shape of a reward file.
 
+        An environment that overrides this and `update_config` has a configuration of its own: the
+        server's ``/config`` includes the keys that aren't the reward's, and calls `update_config`
+        of each environment with those that were changed, at its next reset.
+
         Returns:
             ``per_turn``, ``episode_end``, ``tree``, ``fingerprint``, ``version`` and more; see
             `RewardRuntime.to_dict`.
@@ -386,6 +390,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         self._runtime = runtime
         if isinstance(self.rubric, Rubric):
             runtime.apply(self.rubric, episode=runtime.progress.episode)
+            self._apply_own(runtime.own())
 
     def _apply_configuration(self) -> Applied | None:
         """Apply the configuration of the episode that begins."""
@@ -393,9 +398,27 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         if not isinstance(rubric, Rubric):
             return None
         if self._runtime is not None:
+            self._apply_own(self._runtime.own())
             return self._runtime.apply(rubric)
         rubric.__dict__["_scored_by"] = None  # the fingerprint is computed again when needed
         return None
+
+    def _own_config(self) -> dict[str, Any]:
+        """What an author's `get_config` returns beside the configuration of the reward."""
+        if not (_overrides(type(self), "get_config") and _overrides(type(self), "update_config")):
+            return {}
+        from guerdon.config.patch import Change
+
+        return {
+            key: value for key, value in self.get_config().items() if key not in Change.model_fields
+        }
+
+    def _apply_own(self, own: Mapping[str, Any]) -> None:
+        """Change the author's own configuration where it differs."""
+        before = self._own_config() if own else {}
+        changed = {key: value for key, value in own.items() if before.get(key) != value}
+        if changed:
+            self.update_config(changed)
 
     # As a context ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from guerdon import Rubric, RubricComposer, create_app
+from guerdon import Environment, Rubric, RubricComposer, create_app
 from tests.envs.server.worlds import RESET, Echo, Length, step
 
 
@@ -461,3 +461,82 @@ def test_reward_fails_if_a_weight_times_its_factor_overflows(serve):
     assert reply["reward"] is None
     assert "finite" in reply["metadata"]["reward_error"]
     assert reply["metadata"]["reward_weights"] == {"a": None, "b": 2.0}
+
+
+# The configuration of the environment itself
+
+
+class Bonus(Echo):
+    """Has a configuration of its own, as in the draft on reward pipelines."""
+
+    def __init__(self):
+        super().__init__()
+        self.rubric = Fixed()
+        self.bonus = 0.0
+
+    def get_config(self):
+        return {"bonus": self.bonus}
+
+    def update_config(self, config):
+        if config["bonus"] < 0:
+            raise ValueError("bonus must not be negative")
+        self.bonus = config["bonus"]
+
+    def step(self, action, timeout_s=None, **kwargs):
+        observation = super().step(action)
+        observation.reward += self.bonus
+        return observation
+
+
+class BonusBesideReward(Bonus):
+    def get_config(self):
+        return {**Environment.get_config(self), **super().get_config()}
+
+
+def step_reward(client):
+    return client.ask(step("hello"))["data"]["reward"]
+
+
+@pytest.mark.parametrize("world", [Bonus, BonusBesideReward])
+def test_post_config_changes_the_own_configuration_of_an_environment(serve, world):
+    server = serve(world)
+    client = server.client()
+    assert reward(client) == 1.0
+    before = server.http.get("/config").json()
+    assert (before["bonus"], before["per_turn"][0]["name"]) == (0.0, "reward")
+    change = {"bonus": 3, "per_turn": [{"name": "reward", "config": {"value": 0.5}}]}
+    answer = server.http.post("/config", json=change, headers={"if-match": before["version"]})
+    assert answer.status_code == 200
+    answer = answer.json()
+    assert answer["config"]["bonus"] == 3
+    assert answer["config"]["version"] != before["version"]
+    assert {"what": "bonus", "from": 0.0, "to": 3} in answer["change"]["changes"]
+    assert server.http.get("/config/audit").json() == [answer["change"]]
+    assert step_reward(client) == 1.0
+    assert (reward(client), reward(server.client())) == (3.5, 3.5)
+    late = server.http.post("/config", json={"bonus": 5}, headers={"if-match": before["version"]})
+    assert late.status_code == 412
+    assert server.http.post("/config", json={"bonus": 0}).status_code == 200
+    assert reward(client) == 0.5
+    assert server.http.post("/config", json=server.http.get("/config").json()).status_code == 200
+
+
+def test_post_config_that_an_environment_refuses_changes_nothing(serve):
+    server = serve(Bonus)
+    before = server.http.get("/config").json()
+    change = {"bonus": -1, "per_turn": [{"name": "reward", "config": {"value": 0.5}}]}
+    answer = server.http.post("/config", json=change)
+    assert answer.status_code == 422
+    assert "ValueError: bonus must not be negative" in answer.text
+    assert server.http.post("/config", json={"malus": 1}).status_code == 422
+    assert server.http.get("/config").json() == before
+    assert reward(server.client()) == 1.0
+
+
+def test_config_message_changes_the_own_configuration_in_one_session(serve):
+    server = serve(Bonus)
+    one, two = server.client(), server.client()
+    reply = one.ask({"type": "config", "data": {"bonus": 2}})
+    assert reply["data"]["config"]["bonus"] == 2
+    assert (reward(one), reward(two)) == (3.0, 1.0)
+    assert server.http.get("/config").json()["bonus"] == 0.0

@@ -123,7 +123,7 @@ class Endpoints:
         by = f"{client.host}:{client.port}" if client is not None else "an unknown client"
         versions = _accepted_versions(request)
         try:
-            answer = await asyncio.to_thread(runtime.update, change, version=versions, by=by)
+            answer = await self._sessions.update(runtime, change, version=versions, by=by)
         except RewardConfigError as error:
             refusal = config_error(error)
             version = refusal.details.get("version", runtime.version)

@@ -273,9 +273,32 @@ class SessionManager:
     def _inspect(self, adapter: EnvAdapter) -> tuple[dict[str, Any], RewardRuntime]:
         environment = adapter.environment
         config = self._pipeline.config if self._pipeline is not None else None
-        runtime = environment._runtime or RewardRuntime(_copied(environment.rubric), config=config)
+        runtime = environment._runtime
+        own = environment._own_config()
+        if runtime is None:
+            runtime = RewardRuntime(_copied(environment.rubric), config=config, own=own)
         runtime.to_dict()  # raises now what it would raise later
         return environment.get_metadata().model_dump(), runtime
+
+    async def update(self, runtime: RewardRuntime, change: Any, **kwargs: Any) -> dict[str, Any]:
+        """Change a configuration, once an environment has accepted what is its own.
+
+        Raises:
+            RewardConfigError: A part of the change is invalid; then nothing was changed.
+        """
+        own = runtime.own(change)
+        if own != runtime.own():
+            async with self.environment() as runner:
+                try:
+                    await runner.call(
+                        lambda adapter: adapter.environment._apply_own(own),
+                        "trying its configuration",
+                    )
+                except Exception as error:
+                    problem = f"the environment refused it: {describe_failure(error)}"
+                    message = f"nothing was changed: {problem}"
+                    raise RewardConfigError(message, problems=[problem]) from error
+        return await asyncio.to_thread(runtime.update, change, **kwargs)
 
     # Capacity -----------------------------------------------------------------------------------
 
@@ -620,7 +643,7 @@ class Session:
         else:
             runtime = self.runtime or common.fork()
             try:
-                answer = await asyncio.to_thread(runtime.update, change, by=f"session {self.id}")
+                answer = await self._manager.update(runtime, change, by=f"session {self.id}")
             except RewardConfigError as error:
                 raise config_error(error) from error
             self.runtime = runtime
