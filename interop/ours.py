@@ -16,7 +16,7 @@ from guerdon import (
     Observation,
     State,
 )
-from guerdon.errors import ServerError
+from guerdon.errors import EpisodeError, ServerError
 from interop.checks import check, main, raises, same, true
 
 SESSIONS = 8
@@ -148,7 +148,7 @@ async def pool(url: str) -> None:
         same("metadata", seen[0].metadata["reward_components"], COMPONENTS)
 
 
-@check("HTTPEnvClient: get, reset, step, state, an invalid action, the environment's name")
+@check("HTTPEnvClient: get, step, state, an invalid action, reset, the environment's name")
 async def http(url: str) -> None:
     """Send the requests."""
     async with HTTPEnvClient(url) as client:
@@ -156,12 +156,14 @@ async def http(url: str) -> None:
         same("health", await client.get("/health"), {"status": "healthy"})
         fields = (await client.get("/schema"))["action"]["properties"]
         same("the action's fields", sorted(fields), ["message", "metadata"])
-        same("reset", (await client.reset(seed=7)).observation["seed"], 7)
         result = await client.step(EchoAction(message="hello"))
         same("step", (result.reward, result.metadata["turn"]), (0.5, 1))
         same("state", (await client.state())["step_count"], 0)
         with raises("an invalid action", ServerError, "422"):
             await client.step({"colour": 1})
+        same("reset", (await client.reset(seed=7)).observation["seed"], 7)
+        with raises("a step after a reset", EpisodeError, "EnvClient"):
+            await client.step(EchoAction(message="hello"))
 
 
 @check("environment_id is the name of their environment")
