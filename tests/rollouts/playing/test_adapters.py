@@ -353,14 +353,16 @@ def test_rollout_worker_typed_client_rejects_an_invalid_action(echo):
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
-def test_rollout_worker_plays_stateless_calls(echo, sync):
+def test_rollout_worker_reports_a_client_whose_calls_have_no_episode(echo, sync):
     def connect():
         client = HTTPEnvClient(echo)
         return client.sync() if sync else client
 
-    record = play(connect, sayings("hi please"), {"reset": {"level": 2}}, max_steps=1)
-    assert (record.ended, record.error, record.env_rewards) == ("max_steps", None, [1.0])
-    assert record.steps[0].observation_data["level"] == 2
+    record = play(connect, sayings("hi please"), max_steps=1)
+    assert record.ended == "error"
+    assert "step 0: EpisodeError" in record.error
+    assert "EnvClient" in record.error
+    assert record.env_rewards == [None]
 
 
 def test_rollout_worker_does_not_close_a_client_of_the_caller(echo):
