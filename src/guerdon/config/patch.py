@@ -246,17 +246,23 @@ class _PatchReader:
                 reason = "nothing that is received over the network may name code"
                 message = f"can't be changed while training runs: {reason}"
                 yield Problem((*place, key), message)
-        for key, value in entry.config.items():
-            here = (*place, "config", key)
-            if key in present["config"] and _is_same(present["config"][key], value):
-                continue
-            if key in target.tunable:
-                self.patch.tuned[target.tunable[key]] = value
-                self.patch.places[target.tunable[key]] = here
+        changed = {
+            key: value
+            for key, value in entry.config.items()
+            if key not in present["config"] or not _is_same(present["config"][key], value)
+        }
+        yield from self._tune(name, changed, (*place, "config"))
+
+    def _tune(self, name: str, changed: Mapping[str, Any], place: Place) -> Iterator[Problem]:
+        tunable = self.entries[name].tunable
+        for key, value in changed.items():
+            if key in tunable:
+                self.patch.tuned[tunable[key]] = value
+                self.patch.places[tunable[key]] = (*place, key)
                 self.patch.entries.add(name)
             else:
-                fields = f"the tunable fields of {name!r} are {sorted(target.tunable)}"
-                yield Problem(here, f"can't be changed while training runs; {fields}")
+                fields = f"the tunable fields of {name!r} are {sorted(tunable)}"
+                yield Problem((*place, key), f"can't be changed while training runs; {fields}")
 
     def _set(
         self, values: dict[str, Any], name: str, value: Any, place: Place

@@ -207,7 +207,10 @@ class Checker(surroundings.TestsSurroundings):
         result = self._keeping.operate(target, name, args, bool(made))
         if not made or name not in CLOSED:
             return result
-        mixed = target._guerdon_mixed or (has_plain and not name.startswith("__i"))
+        return self._closed(result, target._guerdon_mixed or (has_plain and name[:3] != "__i"))
+
+    def _closed(self, result: Any, mixed: bool) -> Any:
+        """Return the result of an operation on an object that the tests made; it is one, too."""
         if mixed and not _is_object(result):
             raise TypeError("an operation of the program's object and a value returned a value")
         return self._mark(result, remote.MADE, mixed)

@@ -299,17 +299,22 @@ class _Check:
             killed = self.report["lost"] != GONE and program.ending in ("nonzero", "signal")
             return "ok" if killed else program.ending
         if "done" not in self.lines:
-            if checker.ending != "output_limit" and program.ending in ("memory", "signal"):
-                return program.ending
-            if "answered" not in self.lines:  # the tests failed before the program had answered
-                why = checker.detail or checker.stderr[-500:].strip() or "it printed nothing"
-                raise SandboxError(
-                    f"the tests didn't finish ({checker.ending}): {why}", execution=checker
-                )
-            return checker.ending
+            return self.unfinished()
         if program.ending == "memory" or "memory" in self.lines or self.report.get("memory"):
             return "memory"
         return "ok"
+
+    def unfinished(self) -> Ending:
+        """Return how the program ended, or the tests' process, if the tests didn't finish."""
+        program, checker = self.candidate, self.checker
+        if checker.ending != "output_limit" and program.ending in ("memory", "signal"):
+            return program.ending
+        if "answered" not in self.lines:  # the tests failed before the program had answered
+            why = checker.detail or checker.stderr[-500:].strip() or "it printed nothing"
+            raise SandboxError(
+                f"the tests didn't finish ({checker.ending}): {why}", execution=checker
+            )
+        return checker.ending
 
     def failure(self, ended: Ending, passed: int, *, for_author: bool = False) -> str | None:
         """Return the first failure in a line, for the author without what a test expects."""

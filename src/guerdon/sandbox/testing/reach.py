@@ -6,6 +6,7 @@ Runs inside a sandbox, so it imports only from the standard library, and little 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -134,16 +135,30 @@ def may_call(value: Any) -> bool:
 
 def may_read(value: Any, name: str) -> bool:
     """Return whether the program may read an attribute."""
-    if name in remote.SIGNATURE:
-        return isinstance(value, FunctionType)
-    if name in _DESCRIPTIONS:
-        text = getattr(value, name, None) if callable(value) else ()
-        return text is None or type(text) is str
-    if name == "__dict__":
-        private = any(each.startswith("_") for each in getattr(value, name, ()))
-        return _is_own_class(type(value)) and not private
-    if (id(value), name) in _added:
-        return True
+    special = _SPECIAL_READS.get(name)
+    if special is not None:
+        return special(value, name)
+    return (id(value), name) in _added or _may_read_public(value, name)
+
+
+def _may_read_description(value: Any, name: str) -> bool:
+    text = getattr(value, name, None) if callable(value) else ()
+    return text is None or type(text) is str
+
+
+def _may_read_table(value: Any, name: str) -> bool:
+    has_private = any(each.startswith("_") for each in getattr(value, name, ()))
+    return _is_own_class(type(value)) and not has_private
+
+
+_SPECIAL_READS: dict[str, Callable[[Any, str], bool]] = {
+    **dict.fromkeys(remote.SIGNATURE, lambda value, name: isinstance(value, FunctionType)),
+    **dict.fromkeys(_DESCRIPTIONS, _may_read_description),
+    "__dict__": _may_read_table,
+}
+
+
+def _may_read_public(value: Any, name: str) -> bool:
     kind = value if _is_own_class(value) else type(value)
     if not (_is_open(value) or kind is value) or name.startswith("_") or name in _SETTERS:
         return False
@@ -157,19 +172,31 @@ def may_change(value: Any, name: str) -> bool:
 
     Callables decide whether a test passes: the program could replace them by its own.
     """
-    if isinstance(value, type):  # what a class decorator adds
-        is_usual = not name.startswith("_") or name in ("__repr__", "__str__")
-        is_new = not any(name in vars(each) for each in plain.mro_of(value)[:-1])
-        return is_usual and is_new and _is_own_class(value)
+    if isinstance(value, type):
+        return _may_decorate(value, name)
     kind = type(value)
     where = (kind.__module__, kind.__name__)
     if where[0] not in ("tests", "unittest.mock") and where not in _CHANGED:
         return False
+    return _may_add(value, name) or _may_set(value, kind, name)
+
+
+def _may_decorate(kind: type, name: str) -> bool:
+    """Return whether an attribute is one that a class decorator adds."""
+    is_usual = not name.startswith("_") or name in ("__repr__", "__str__")
+    is_new = not any(name in vars(each) for each in plain.mro_of(kind)[:-1])
+    return is_usual and is_new and _is_own_class(kind)
+
+
+def _may_add(value: Any, name: str) -> bool:
+    """Return whether an attribute is a private one that the program has added, or adds now."""
     is_private = name.startswith("_") and not name.startswith("__")
-    if where[0] == "tests" and is_private and not hasattr(value, name):
+    if type(value).__module__ == "tests" and is_private and not hasattr(value, name):
         _added[id(value), name] = value
-    if (id(value), name) in _added:
-        return True
+    return (id(value), name) in _added
+
+
+def _may_set(value: Any, kind: type, name: str) -> bool:
     own = next((vars(each)[name] for each in plain.mro_of(kind) if name in vars(each)), None)
     if isinstance(own, property) and not name.startswith("_"):
         return own.fset is not None

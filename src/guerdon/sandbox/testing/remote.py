@@ -307,11 +307,8 @@ def kind_of(value: Any) -> list[Any]:
     kind = type(value)
     known = _kinds.get(id(kind))
     if known is None:
-        own: dict[str, Any] = {}
+        own = _own_attributes(kind)
         plain = next((each for each in BASES if each in mro_of(kind)), object)
-        for each in mro_of(kind)[:-1]:
-            if each not in BASES:  # what plain values do
-                own = {**type.__dict__["__dict__"].__get__(each), **own}
         found = {name: own[name] for name in FORWARDED.intersection(own)}
         if found.get("__eq__") is not None and kind.__hash__ is not None:
             found.setdefault("__hash__", kind.__hash__)
@@ -327,6 +324,15 @@ def kind_of(value: Any) -> list[Any]:
         described = [kind.__name__[:100], sorted(methods), bases, sorted(overrides)]
         known = _kinds[id(kind)] = kind, described
     return known[1]
+
+
+def _own_attributes(kind: type) -> dict[str, Any]:
+    """Return the attributes of a class and its bases, without those of plain values."""
+    own: dict[str, Any] = {}
+    for each in mro_of(kind)[:-1]:
+        if each not in BASES:
+            own = {**type.__dict__["__dict__"].__get__(each), **own}
+    return own
 
 
 def class_of(described: Any) -> type[Remote]:

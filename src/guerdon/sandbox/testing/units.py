@@ -45,10 +45,13 @@ def units_of(source: str, entry_point: str) -> list[str]:
         elif isinstance(each, _FUNCTIONS) and _is_test(each):
             found.append(each.name)
     own = [each for each in statements if not isinstance(each, _SETTING)]
-    has_own = any(isinstance(node, ast.Assert) for each in own for node in ast.walk(each))
     tested = {entry_point, *classes, *_functions(statements)}
-    has_own = has_own or not tested.isdisjoint(_names_used(own))
+    has_own = _has_assertion(own) or not tested.isdisjoint(_names_used(own))
     return ["", *found] if has_own or not found else found
+
+
+def _has_assertion(statements: list[ast.stmt]) -> bool:
+    return any(isinstance(node, ast.Assert) for each in statements for node in ast.walk(each))
 
 
 def _classes(statements: list[ast.stmt]) -> dict[str, list[str]]:
