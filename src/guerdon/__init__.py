@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         compare_rewards, read_rollouts as read_rollouts, score_rollouts as score_rollouts,
     )
     from guerdon.rubrics import (
-        EvalSandbox as EvalSandbox, ExactMatch as ExactMatch,
+        Ensemble as Ensemble, EvalSandbox as EvalSandbox, ExactMatch as ExactMatch,
         ExponentialDiscountingTrajectoryRubric as ExponentialDiscountingTrajectoryRubric,
         FunctionRubric as FunctionRubric, Gate as Gate, Guarded as Guarded, LLMJudge as
         LLMJudge, LengthBounds as LengthBounds, NumericAnswer as NumericAnswer, PythonCompiles
@@ -76,11 +76,11 @@ __getattr__, __dir__ = lazy_names(
             apply_credit compare_rewards read_rollouts score_rollouts
         """,
         "rubrics": """
-            EvalSandbox ExactMatch ExponentialDiscountingTrajectoryRubric FunctionRubric Gate
-            Guarded LLMJudge LengthBounds NumericAnswer PythonCompiles RegexMatch
-            RepetitionBounds RewardFunction Rubric RubricComposer RubricDict RubricList
-            Sequential ToxicityRubric TrajectoryRubric ValidJson WeightedSum as_rubric
-            load_reward reward_function
+            Ensemble EvalSandbox ExactMatch ExponentialDiscountingTrajectoryRubric
+            FunctionRubric Gate Guarded LLMJudge LengthBounds NumericAnswer PythonCompiles
+            RegexMatch RepetitionBounds RewardFunction Rubric RubricComposer RubricDict
+            RubricList Sequential ToxicityRubric TrajectoryRubric ValidJson WeightedSum
+            as_rubric load_reward reward_function
         """,
         "sandbox": "Limits Sandbox check_output check_program open_sandbox",
         "services": "MCPClient",

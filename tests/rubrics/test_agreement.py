@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from guerdon import (
+    Ensemble,
     ExponentialDiscountingTrajectoryRubric,
     Gate,
     Guarded,
@@ -59,9 +60,10 @@ def trees():
     yield WeightedSum([Guarded(Fixed(OSError("down")), on_error="zero"), Fixed(1)], [1, 0.5])
     yield Sequential(WeightedSum([Fixed(0.5), Sequential()], [1, 1]), Gate(Gate(Fixed(1.0))))
     yield Sequential()
+    yield Sequential(Ensemble([Fixed(0.5), Gate(Fixed(1.0)), Fixed(0.5)], "majority"), Fixed(0.5))
 
 
-@pytest.mark.parametrize("rubric", list(trees()), ids=range(6))
+@pytest.mark.parametrize("rubric", list(trees()), ids=range(7))
 @pytest.mark.parametrize("hooked", [False, True])
 def test_score_values_and_components_agree_with_evaluate_step(rubric, hooked):
     if hooked:

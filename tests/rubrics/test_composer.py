@@ -418,9 +418,10 @@ def test_composer_repr_shows_the_weights():
 
 
 def test_composer_score_explains_an_absent_component():
-    rubric = composer(episode_end=["a"])
-    reasons = {each.name: each.reason for each in rubric.score("x", STEP).children}
-    assert reasons == {"a": "due at the end of the episode", "b": None}
+    for score in 0.0, 1.0:
+        rubric = RubricComposer({"a": Gives(), "b": Gives(score)}, [1, 1], episode_end=["a"])
+        reasons = {each.name: each.reason for each in rubric.score("x", STEP).children}
+        assert reasons == {"a": "due at the end of the episode", "b": None}
 
 
 def test_composer_score_explains_a_component_that_was_due_and_skipped():

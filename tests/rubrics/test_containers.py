@@ -1,6 +1,7 @@
-"""Sequential, Gate, WeightedSum: how they aggregate, sync and async."""
+"""Sequential, Gate, WeightedSum, Ensemble: how they aggregate, sync and async."""
 
 import math
+import statistics
 
 import anyio
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError, RubricDefinitionError, StateError
-from guerdon.rubrics import Gate, Rubric, Sequential, WeightedSum
+from guerdon.rubrics import Ensemble, Gate, Rubric, Sequential, WeightedSum
 
 
 class Fixed(Rubric):
@@ -321,6 +322,7 @@ async def test_sequential_evaluates_children_one_after_the_other():
         lambda r: Sequential(Fixed(), r),
         lambda r: Gate(r),
         lambda r: WeightedSum([r], [1.0]),
+        lambda r: Ensemble([Fixed(), r]),
     ],
 )
 @pytest.mark.parametrize("rubric", [Fixed, 3, None, "text", [Fixed()]])
@@ -343,6 +345,11 @@ shapes = st.recursive(
         st.tuples(st.just("sequential"), st.lists(inner, max_size=3)),
         st.tuples(st.just("gate"), inner, values),
         st.tuples(st.just("sum"), st.lists(st.tuples(inner, values), max_size=3)),
+        st.tuples(
+            st.just("ensemble"),
+            st.lists(inner, min_size=1, max_size=3),
+            st.sampled_from(["majority", "mean", "median", "min"]),
+        ),
     ),
     max_leaves=8,
 )
@@ -356,6 +363,8 @@ def build(shape, allow_async):
         return Sequential(*[build(part, allow_async) for part in rest[0]])
     if kind == "gate":
         return Gate(build(rest[0], allow_async), threshold=rest[1])
+    if kind == "ensemble":
+        return Ensemble([build(part, allow_async) for part in rest[0]], rest[1])
     return WeightedSum(
         [build(part, allow_async) for part, _ in rest[0]], [weight for _, weight in rest[0]]
     )
@@ -375,6 +384,10 @@ def reference(shape):
     if kind == "gate":
         score = reference(rest[0])
         return score if score >= rest[1] else 0.0
+    if kind == "ensemble":
+        scores = sorted(reference(part) for part in rest[0])
+        reduce = {"majority": statistics.mode, "min": min}.get(rest[1])
+        return (reduce or getattr(statistics, rest[1]))(scores)
     return math.fsum(weight * reference(part) for part, weight in rest[0])
 
 

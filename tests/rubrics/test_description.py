@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon import (
+    Ensemble,
     ExponentialDiscountingTrajectoryRubric,
     Gate,
     Rubric,
@@ -146,6 +147,7 @@ trees = st.recursive(
         | st.lists(inner, min_size=1, max_size=3).map(
             lambda children: WeightedSum(children, [1.0] * len(children))
         )
+        | st.lists(inner, min_size=1, max_size=3).map(Ensemble)
         | st.dictionaries(st.sampled_from("xyz"), inner, min_size=1).map(RubricDict)
     ),
     max_leaves=8,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from guerdon.errors import RubricError, StateError
 from guerdon.rubrics import (
+    Ensemble,
     ExponentialDiscountingTrajectoryRubric,
     Gate,
     Guarded,
@@ -282,6 +283,12 @@ trees = st.recursive(
             lambda p: WeightedSum([r for r, _ in p], [w for _, w in p])
         ),
         st.builds(Guarded, inner, timeout=st.none() | st.floats(1, 9), retries=st.integers(0, 3)),
+        st.builds(
+            Ensemble,
+            st.lists(inner, min_size=1, max_size=3),
+            st.sampled_from(["mean", "min"]),
+            agree=st.none() | st.floats(0, 1),
+        ),
     ),
     max_leaves=8,
 )
@@ -298,6 +305,8 @@ def test_state_dict_can_be_loaded_again(rubric, random):
             node.threshold = random.uniform(3, 4)
         elif isinstance(node, WeightedSum):
             node.weights = [random.uniform(3, 4) for _ in node.weights]
+        elif isinstance(node, Ensemble):
+            node.agree, node.reduce = random.uniform(0, 1), "majority"
     rubric.load_state_dict(json.loads(json.dumps(state)))
     assert rubric.state_dict() == state
 

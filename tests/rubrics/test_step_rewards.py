@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import statistics
 import threading
 
 import anyio
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from guerdon.errors import GuardTimeoutError, InvalidScoreError, TrajectoryError
 from guerdon.rubrics import (
+    Ensemble,
     ExponentialDiscountingTrajectoryRubric,
     Gate,
     Guarded,
@@ -477,6 +479,8 @@ def test_compute_step_rewards_credits_a_child_only_if_its_score_is_returned_unch
 
     assert play(Converts(lambda score: score), [0.0, 0.0]) == [0.5, 1.0]
     assert play(Converts(lambda score: score * 1.0), [0.0, 0.0]) == [0.0, 1.0]
+    for reduce in statistics.mean, statistics.median, statistics.fmean:
+        assert play(Converts(lambda score, of=reduce: of([score, 0.5])), [0.0, 0.0]) == [0.25, 0.75]
 
 
 def test_compute_step_rewards_of_a_trajectory_rubric_that_failed_at_a_step_is_an_error():
@@ -675,6 +679,8 @@ PARENTS = {
     "composer": lambda parts: RubricComposer(
         parts, [1.0, -0.5, 2.0][: len(parts)], normalize=False, episode_end=["rubric_0"]
     ),
+    "mean": lambda parts: Ensemble(parts),
+    "majority": lambda parts: Ensemble(parts, "majority"),
     "guarded": lambda parts: Guarded(parts[0]),
     "retried": lambda parts: Guarded(parts[0], retries=1),
     "in thread": lambda parts: Guarded(parts[0], timeout=60),

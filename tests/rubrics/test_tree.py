@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.errors import RubricDefinitionError, RubricPathError
-from guerdon.rubrics import Gate, Guarded, Rubric, RubricDict, RubricList, Sequential, WeightedSum
+from guerdon.rubrics import (
+    Ensemble,
+    Gate,
+    Guarded,
+    Rubric,
+    RubricDict,
+    RubricList,
+    Sequential,
+    WeightedSum,
+)
 
 
 class Fixed(Rubric):
@@ -354,6 +363,7 @@ def trees():
             st.lists(inner, max_size=3).map(lambda r: Sequential(*r)),
             st.builds(Gate, inner),
             st.lists(inner, max_size=3).map(lambda r: WeightedSum(r, [1.0] * len(r))),
+            st.lists(inner, min_size=1, max_size=3).map(Ensemble),
             st.lists(inner, max_size=3).map(RubricList),
             st.dictionaries(st.sampled_from(["a", "b", "c-d", "e f"]), inner).map(RubricDict),
         ),

@@ -14,6 +14,7 @@ from guerdon.rubrics.trajectory import ExponentialDiscountingTrajectoryRubric, T
 
 if TYPE_CHECKING:
     from guerdon.rubrics.composer import *
+    from guerdon.rubrics.ensemble import *
     from guerdon.rubrics.functions import *
     from guerdon.rubrics.judge import *
     from guerdon.rubrics.sandboxed import *
@@ -36,8 +37,8 @@ __all__ = [
 __all__ += checks.__all__
 __all__.sort()
 
-# These load pydantic; they are imported when they are first used.
-__getattr__, _lazy = lazy_names(__name__, "composer", "functions", "judge", "sandboxed")
+# These are imported when they are first used: most of them load pydantic.
+__getattr__, _lazy = lazy_names(__name__, "composer", "ensemble", "functions", "judge", "sandboxed")
 
 
 def __dir__() -> list[str]:

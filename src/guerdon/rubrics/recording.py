@@ -75,9 +75,13 @@ class StepScore(float):
     pending: bool
 
     def __new__(
-        cls, value: float, rubric: Any | None, stamp: int | None, pending: bool
+        cls, value: float, rubric: Any | None = None, stamp: int | None = -1, pending: bool = False
     ) -> StepScore:
-        """Create the score of a rubric at the step with a stamp."""
+        """Create the score of a rubric at the step with a stamp.
+
+        Without them it is credited to no rubric, as the result of `statistics.mean`, which is of
+        the class of the scores.
+        """
         score = super().__new__(cls, value)
         score.rubric, score.stamp, score.pending = rubric, stamp, pending
         return score
@@ -540,7 +544,8 @@ def _why_skipped(frame: Frame, path: str) -> str:
     where = f"{path}.{name}" if path else name
     if last.value is None:
         return f"{where} failed"
-    return f"{where} scored 0" if last.value == 0.0 and frame.rubric._is_container else _NOT_CALLED
+    stops = frame.rubric._is_container and frame.rubric._stops_at_zero
+    return f"{where} scored 0" if last.value == 0.0 and stops else _NOT_CALLED
 
 
 def _described(error: Exception) -> str:

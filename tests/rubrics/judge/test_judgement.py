@@ -23,6 +23,7 @@ def of(scores, aggregate, **arguments):
         pytest.param([1.0, 0.0, 1.0], "majority", 1.0, id="majority"),
         pytest.param([1.0, 0.0, 0.5, 0.5], "majority", 0.5, id="the_most_frequent"),
         pytest.param([1.0, 0.0], "majority", 0.0, id="as_frequent_the_lowest"),
+        pytest.param([0.3, 0.2, 0.9], "min", 0.2, id="min"),
     ],
 )
 def test_judgement_of_aggregates_scores(scores, aggregate, score):
@@ -45,7 +46,7 @@ def test_judgement_of_aggregates_each_criterion():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9),
-       st.sampled_from(["mean", "median", "majority"]))  # fmt: skip
+       st.sampled_from(["mean", "median", "majority", "min"]))  # fmt: skip
 def test_judgement_of_is_within_the_scores(scores, aggregate):
     judgement = of(scores, aggregate)
     assert min(scores) <= judgement.score <= max(scores)

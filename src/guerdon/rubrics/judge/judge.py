@@ -23,6 +23,7 @@ from guerdon._validation import (
     shown,
 )
 from guerdon.errors import InvalidArgumentError, RubricError, ServiceError
+from guerdon.rubrics.ensemble import REDUCTIONS
 from guerdon.rubrics.evaluation import together
 from guerdon.rubrics.judge.cache import Cache, MemoryCache, cache_of
 from guerdon.rubrics.judge.question import (
@@ -36,7 +37,6 @@ from guerdon.rubrics.judge.question import (
 )
 from guerdon.rubrics.judge.template import MISSING, Template, as_text, look_up, part_of
 from guerdon.rubrics.judge.verdict import (
-    AGGREGATES,
     PARSER_VERSION,
     Bounds,
     Judgement,
@@ -128,8 +128,8 @@ class LLMJudge(Rubric):
         score_range: The lowest and highest score.
         samples: How often each model is asked, in [1, 1000]. With several, a model whose
             temperature is 0 is asked with a temperature of 1.
-        aggregate: How verdicts are aggregated: ``"mean"``, ``"median"`` or ``"majority"`` (the
-            most frequent score, the lowest of several).
+        aggregate: How verdicts are aggregated: ``"mean"``, ``"median"``, ``"min"`` or
+            ``"majority"`` (the most frequent score, the lowest of several).
         system: The beginning of the system message, in place of "You are a strict and fair
             judge."
         cache: ``"memory"``, the path of an SQLite file, a `MemoryCache` or a `SqliteCache`. Equal
@@ -141,7 +141,7 @@ class LLMJudge(Rubric):
 
     state_names: ClassVar[tuple[str, ...]] = ("aggregate", "prompt_template", "samples", "system")
     samples = Checked(check_integer, low=1, high=MAX_SAMPLES)
-    aggregate = Checked(check_choice, choices=AGGREGATES)
+    aggregate = Checked(check_choice, choices=REDUCTIONS)
     system: Checked[str | None] = Checked(check_type, optional=True, kind=str)
 
     def __init__(

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from guerdon._validation import shown
 from guerdon.errors import JudgeError
+from guerdon.rubrics.ensemble import REDUCTIONS
 from guerdon.rubrics.judge.template import as_text
 
 __all__ = ["JudgeVerdict", "Judgement", "parse_verdict"]
@@ -121,13 +122,6 @@ class Judgement:
 # Aggregation ---------------------------------------------------------------------------------
 
 
-AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
-    "majority": lambda scores: min(statistics.multimode(scores)),
-    "mean": statistics.mean,
-    "median": statistics.median,
-}
-
-
 def weighted_mean(scores: Sequence[float], weights: Sequence[float]) -> float:
     """Return Σ wᵢ·sᵢ / Σ wᵢ, kept within the scores where rounding would leave them."""
     return min(max(statistics.fmean(scores, weights), min(scores)), max(scores))
@@ -145,8 +139,7 @@ def judgement_of(
 
     Args:
         verdicts: At least one.
-        aggregate: ``"mean"``, ``"median"`` or ``"majority"`` (the most frequent score, the lowest
-            of several).
+        aggregate: A key of `REDUCTIONS`.
         weights: The weights of the criteria, if there are any: each is aggregated on its own, and
             the score is their weighted mean.
     """
@@ -157,7 +150,7 @@ def judgement_of(
         assert weights is not None
         return weighted_mean([verdict.criteria[name] for name in weights], [*weights.values()])
 
-    combine = AGGREGATES[aggregate]
+    combine = REDUCTIONS[aggregate]
     scores = [score_of(verdict) for verdict in verdicts]
     criteria = {
         name: combine([verdict.criteria[name] for verdict in verdicts]) for name in weights or ()
@@ -166,7 +159,7 @@ def judgement_of(
     if weights:
         score = weighted_mean([*criteria.values()], [*weights.values()])
     nearest = min(range(len(scores)), key=lambda index: abs(scores[index] - score))
-    spread = statistics.pstdev(scores) if len(scores) > 1 else 0.0
+    spread = statistics.pstdev(scores)
     return Judgement(score, verdicts[nearest].reasoning, criteria, tuple(verdicts), spread)
 
 
