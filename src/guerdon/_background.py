@@ -149,7 +149,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         coroutine.close()
         raise AsyncRubricError(
             f"sync code in {method[0]} waits for async code, and blocks the event loop; await "
-            "it there: `await self.score_async(…)`, `await self.rubric.evaluate(…)`"
+            "it there: `await self.score_async(…)`, `await self.rubric.evaluate(…)`, "
+            "`await self._reset_rubric_async()`"
         )
     loop = background_loop()
     if _background is not None and threading.current_thread() is _background.thread:

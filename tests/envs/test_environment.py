@@ -12,14 +12,16 @@ from guerdon import (
     Environment,
     EnvPool,
     ExponentialDiscountingTrajectoryRubric,
+    Gate,
     LLMJudge,
     MCPClient,
     Observation,
+    Rubric,
     Sequential,
     State,
     WeightedSum,
 )
-from guerdon._background import run
+from guerdon._background import no_waiting, run
 from guerdon.envs.environment import ActT, ObsT, StateT
 from guerdon.errors import AsyncRubricError, EnvDefinitionError, InvalidArgumentError
 from guerdon.services import OpenAIService
@@ -273,6 +275,81 @@ def test_environment_apply_rubric_works_inside_of_a_running_event_loop():
         return World(AsyncHalf())._apply_rubric(Move(), Board())
 
     assert asyncio.run(main()) == 0.5
+
+
+class Session(Rubric):
+    """Has a session with a judge, which it renews in an async reset, as in OpenEnv."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+        self.loops = []
+
+    def forward(self, action, observation):
+        self.seen.append(action.value)
+        return 1.0
+
+    async def reset_async(self):
+        await asyncio.sleep(0)
+        self.loops.append(asyncio.get_running_loop())
+        self.seen = []
+
+
+def test_environment_reset_rubric_async_awaits_the_reset_async_of_every_rubric():
+    deep = Session()
+    environment = OnlyAsync(Sequential(WeightedSum([deep], [1.0])))
+
+    async def main():
+        await environment.reset_async()
+        await environment.step_async(Move())
+        assert len(deep.seen) == 1
+        await environment.reset_async()
+        return asyncio.get_running_loop()
+
+    assert asyncio.run(main()) is deep.loops[-1]
+    assert (len(deep.loops), deep.seen) == (2, [])
+
+
+def test_environment_reset_rubric_waits_for_the_reset_async_of_a_rubric():
+    deep = Session()
+    environment = World(Gate(deep))
+    environment.reset()
+    environment.step(Move())
+    assert len(deep.seen) == 1
+    environment.reset()
+    assert deep.seen == []
+
+
+def test_environment_reset_rubric_in_async_code_names_its_async_twin():
+    class Wrong(OnlyAsync):
+        async def reset_async(self, seed=None, episode_id=None, **kwargs):
+            self._reset_rubric()
+
+    async def main():
+        environment = Wrong(Session())
+        with no_waiting("Wrong.reset_async"):
+            await environment.reset_async()
+
+    with pytest.raises(AsyncRubricError, match=r"await self\._reset_rubric_async\(\)"):
+        asyncio.run(main())
+
+
+def test_environment_reset_rubric_async_prefers_the_async_reset_of_a_rubric_that_has_both():
+    class Both(Half):
+        def __init__(self):
+            super().__init__()
+            self.resets = []
+
+        def reset(self):
+            self.resets.append("sync")
+
+        async def reset_async(self):
+            self.resets.append("async")
+
+    rubric = Both()
+    asyncio.run(OnlyAsync(rubric).reset_async())
+    rubric.reset()
+    assert rubric.resets == ["async", "sync"]
 
 
 @pytest.mark.parametrize("twin", ["_reset_rubric", "_reset_rubric_async"])

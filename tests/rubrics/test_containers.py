@@ -1,5 +1,6 @@
 """Sequential, Gate, WeightedSum, Ensemble: how they aggregate, sync and async."""
 
+import copy
 import math
 import statistics
 
@@ -9,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError, RubricDefinitionError, StateError
-from guerdon.rubrics import Ensemble, Gate, Rubric, Sequential, WeightedSum
+from guerdon.rubrics import (
+    Ensemble,
+    ExponentialDiscountingTrajectoryRubric,
+    Gate,
+    Rubric,
+    Sequential,
+    WeightedSum,
+)
+from guerdon.types import Observation
 
 
 class Fixed(Rubric):
@@ -121,7 +130,8 @@ async def test_call_of_a_tree_with_an_async_member_always_returns_an_awaitable(p
         if "a" in pattern:
             assert hasattr(result, "__await__")
             result = await result
-        assert type(result) is float
+            assert type(result) is float
+        assert isinstance(result, float)
 
 
 @pytest.mark.anyio
@@ -132,7 +142,7 @@ async def test_call_of_a_sync_tree_returns_a_float_inside_a_running_loop():
         WeightedSum([Fixed(0.5)], [1.0]),
         Gate(Fixed(0.5), threshold=0.5),
     ):
-        assert type(rubric(None, None)) is float
+        assert isinstance(rubric(None, None), float)
 
 
 # Gate
@@ -248,7 +258,7 @@ def test_weighted_sum_keeps_the_old_weights_if_new_ones_are_rejected(weights):
 @pytest.mark.parametrize(("rubrics", "weights"), [(2, 1), (1, 2), (0, 1)])
 def test_weighted_sum_requires_one_weight_per_rubric(rubrics, weights):
     with pytest.raises(
-        ValueError, match=f"one weight per rubric, got {rubrics} rubrics and {weights} weights"
+        ValueError, match=f"must match the rubrics, got {rubrics} rubrics and {weights} weights"
     ):
         WeightedSum([Fixed() for _ in range(rubrics)], [1.0] * weights)
 
@@ -409,3 +419,68 @@ def test_containers_call_score_and_evaluate_agree_with_the_rules(shape):
                 )
 
             assert anyio.run(both, backend=backend) == (expected,) * 3
+
+
+# In an event loop
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_sequential_of_sync_rubrics_can_be_awaited_in_an_event_loop_as_openenv_has_it():
+    seen = []
+    rubric = Sequential(Fixed(1.0), Fixed(0.8))
+    assert await rubric("action", "observation") == 0.8
+    assert type(await rubric("action", "observation")) is float
+    assert await Sequential()("action", "observation") == 1.0
+
+    class Parent(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.checks = Sequential(Fixed(0.5))
+
+        async def forward(self, action, observation):
+            return await self.checks(action, observation)
+
+    parent = Parent()
+    assert await parent("action", "observation") == 0.5
+    assert (parent.last_score, parent.checks.last_score) == (0.5, 0.5)
+    with rubric.register_forward_hook(lambda *call: seen.append(call[-1])):
+        assert await rubric("action", "observation") == 0.8
+    assert seen == [0.8]
+
+
+def test_sequential_scores_are_plain_floats_outside_of_an_event_loop():
+    assert type(Sequential(Fixed(0.8))("action", "observation")) is float
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_sequential_score_becomes_a_plain_number_where_it_is_kept():
+    rubric = Sequential(Fixed(0.8))
+    observation = Observation(reward=rubric("action", "observation"))
+    observation.reward = rubric("action", "observation")
+    assert type(observation.reward) is float
+    assert type(rubric.last_score) is float
+    assert type(copy.copy(rubric("action", "observation"))) is float
+    assert (await anyio.to_thread.run_sync(rubric, "action", "observation")) == 0.8
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_sequential_that_is_awaited_credits_its_steps():
+    class Won(ExponentialDiscountingTrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            return 1.0
+
+    class Parent(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.game = Sequential(Won(gamma=0.5))
+
+        async def forward(self, action, observation):
+            return await self.game(action, observation)
+
+    parent = Parent()
+    for done in (False, True):
+        await parent("move", {"done": done})
+    assert parent.compute_step_rewards() == [0.5, 1.0]

@@ -32,7 +32,7 @@ from guerdon.rubrics.evaluation import in_thread
 from guerdon.rubrics.failure import describe_failure, describe_handled
 from guerdon.rubrics.judge.connecting import connect_services
 from guerdon.rubrics.recording import Evaluation, Recorder
-from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.rubric import Rubric, reset_async
 from guerdon.types.action import Action
 from guerdon.types.observation import Observation
 from guerdon.types.state import EnvironmentMetadata, State
@@ -307,7 +307,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
 
     async def _reset_rubric_async(self) -> None:
         """Reset the rubric's episode state; to be called in `reset_async`."""
-        self.rubric.reset()
+        await reset_async(self.rubric)
 
     def _apply_transform(self, observation: ObsT) -> ObsT:
         """Return the transformed observation; without a transform, the observation itself."""

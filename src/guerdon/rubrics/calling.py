@@ -17,6 +17,7 @@ from guerdon.rubrics.recording import (
     Evaluation,
     Recorder,
     add_components,
+    awaitable,
     current,
     enter,
     is_done,
@@ -52,7 +53,8 @@ def call(self: Any, action: Any, observation: Any) -> Any:
     if parent is not None:
         return run(self, parent, action, observation)
     if mode == CONTAINER:
-        return _evaluate_container(self, action, observation)
+        score = _evaluate_container(self, action, observation)
+        return awaitable(score) if self._may_be_awaited else score
     try:
         value = self.forward(action, observation)
         # x - x is 0.0 for every float but NaN and the infinities

@@ -123,7 +123,7 @@ class Sequential(Container):
 
     An intermediate 0.0 of a trajectory rubric means "not yet" and stops nothing. A trajectory
     rubric in the last place also sees the steps at which an earlier one scored 0; the step reward
-    of such a step is 0.0.
+    of such a step is 0.0. In an asyncio event loop, the score of sync rubrics may be awaited, too.
 
     Example:
         >>> from guerdon import LengthBounds, RegexMatch, Sequential
@@ -136,6 +136,7 @@ class Sequential(Container):
     """
 
     _stops_at_zero = True
+    _may_be_awaited = True
 
     def __init__(self, *rubrics: RubricLike) -> None:
         super().__init__()
@@ -306,8 +307,8 @@ class WeightedSum(Weighted):
         rubrics, weights = list(rubrics), list(weights)
         if len(rubrics) != len(weights):
             raise InvalidArgumentError(
-                f"WeightedSum needs one weight per rubric, got {len(rubrics)} rubrics and "
-                f"{len(weights)} weights"
+                f"the weights of a WeightedSum must match the rubrics, got {len(rubrics)} rubrics "
+                f"and {len(weights)} weights"
             )
         self._weights = {
             f"rubric_{index}": check_number(f"weights[{index}]", weight)

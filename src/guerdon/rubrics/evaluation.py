@@ -18,6 +18,7 @@ from guerdon.errors import AsyncRubricError, InvalidArgumentError, RubricDefinit
 from guerdon.rubrics.failure import close_awaitable
 from guerdon.rubrics.recording import (
     Frame,
+    awaitable,
     current,
 )
 from guerdon.rubrics.state import unwrapped
@@ -69,7 +70,7 @@ def run(rubric: Any, parent: Any, action: Any, observation: Any) -> float:
                     _check_result(rubric, hook, hook(rubric, action, observation, frame.value))
                 except Exception as error:
                     frame.report_hook(_name(hook), error)
-    return frame.result()
+    return awaitable(frame.result()) if rubric._may_be_awaited else frame.result()
 
 
 async def run_async(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Coroutine, Mapping
+import sys
+from collections.abc import Coroutine, Generator, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -56,7 +57,28 @@ class Step:
         self.stamp = next(Step._stamps) if stamp is None else stamp
 
 
-class StepScore(float):
+class AwaitableScore(float):
+    """A score that may be awaited, as in code that was written for OpenEnv."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, float]:
+        """Return the score at once, as an ordinary number."""
+        yield from ()
+        return self if isinstance(self, StepScore) else float(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return float, (float(self),)  # a copy is an ordinary number
+
+
+def awaitable(score: float) -> float:
+    """Return a score; in an asyncio event loop, one that may be awaited."""
+    events = sys.modules.get("asyncio.events")
+    inside = events is not None and events._get_running_loop() is not None
+    return AwaitableScore(score) if inside and type(score) is float else score
+
+
+class StepScore(AwaitableScore):
     """A score at a step of an episode, which knows the rubric that it is credited to.
 
     In a tree that contains trajectory rubrics, calling a child returns one. A `forward` that
@@ -85,9 +107,6 @@ class StepScore(float):
         score = super().__new__(cls, value)
         score.rubric, score.stamp, score.pending = rubric, stamp, pending
         return score
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return float, (float(self),)  # a copy is an ordinary number
 
 
 def is_pending(score: float) -> bool:

@@ -7,7 +7,7 @@ import functools
 import inspect
 import itertools
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -165,16 +165,48 @@ def _reset_own_and_children(self: Rubric) -> None:
 _reset_tree = _once_per_pass(_reset_own_and_children)
 
 
-def _check_reset(cls: type) -> None:
-    """Reject an async reset, which nothing would await: the state would stay.
+# The async resets that the current pass leaves to its caller to await.
+_Resets: TypeAlias = "list[Callable[[], Coroutine[Any, Any, None]]]"
+_awaited: ContextVar[_Resets | None] = ContextVar("guerdon_async_resets", default=None)
+
+
+def _written_reset(cls: type) -> Callable[[Any], None] | None:
+    """The reset of a class: its ``reset_async`` where it is awaited, or if there is no other.
 
     Raises:
-        RubricDefinitionError: The class has one.
+        RubricDefinitionError: Its `reset` is async.
     """
-    if hasattr(cls, "reset_async") or inspect.iscoroutinefunction(cls.__dict__.get("reset")):
-        raise RubricDefinitionError(
-            f"{cls.__name__} has an async reset; write it as a plain function: def reset(self)"
-        )
+    plain, twin = cls.__dict__.get("reset"), cls.__dict__.get("reset_async")
+    if inspect.iscoroutinefunction(plain):
+        raise RubricDefinitionError(f"{cls.__name__}.reset is async; call it reset_async")
+    if twin is None:
+        return plain
+
+    @functools.wraps(plain or twin)
+    def reset(self: Rubric) -> None:
+        awaited = _awaited.get()
+        if awaited is not None:
+            awaited.append(functools.partial(twin, self))
+        elif plain is not None:
+            plain(self)
+        else:
+            from guerdon._background import run
+
+            run(twin(self))
+
+    return reset
+
+
+async def reset_async(rubric: Rubric) -> None:
+    """Reset a tree, and await the ``reset_async`` of the rubrics that have one."""
+    awaited: _Resets = []
+    token = _awaited.set(awaited)
+    try:
+        rubric.reset()
+    finally:
+        _awaited.reset(token)
+    for each in awaited:
+        await each()
 
 
 class Rubric(metaclass=RubricMeta):
@@ -240,6 +272,7 @@ class Rubric(metaclass=RubricMeta):
     _waits: bool = False
     _is_trajectory: bool = False
     _is_stateful: bool = False
+    _may_be_awaited: bool = False  # in an event loop, its score is awaitable though it is sync
     _is_container: bool = False  # its `forward` is the framework's own, see `adaptive`
     _runs_inline: bool = False  # its `forward` is that of `Container`
     _at_end: frozenset[str] = frozenset()  # children that are due only at the end of an episode
@@ -280,9 +313,9 @@ class Rubric(metaclass=RubricMeta):
             cls.__call__ = evaluation.evaluating(written)  # type: ignore[method-assign]
             if getattr(cls.forward, "__isabstractmethod__", False):
                 cls.forward = evaluation.call_written  # type: ignore[method-assign]
-        _check_reset(cls)
-        if "reset" in cls.__dict__:
-            cls.reset = _once_per_pass(cls.__dict__["reset"])  # type: ignore[assignment, method-assign]
+        reset = _written_reset(cls)
+        if reset is not None:
+            cls.reset = _once_per_pass(reset)  # type: ignore[assignment, method-assign]
             cls._is_stateful = True
         written = cls.__dict__.get("compute_step_rewards")
         if written is not None and not hasattr(written, "__isabstractmethod__"):
@@ -451,7 +484,9 @@ class Rubric(metaclass=RubricMeta):
     def reset(self) -> None:
         """Clear the state of the episode in the whole tree. Override it to clear your own.
 
-        An override needs no ``super().reset()``: each child is reset once in any case.
+        An override needs no ``super().reset()``: each child is reset once in any case. Instead of
+        it, or in addition, a class may have an ``async def reset_async(self)``: an environment's
+        ``_reset_rubric_async`` awaits it, and `reset` waits for it if there is no other.
         """
         if self._log or self._find_traits().stateful:
             _reset_tree(self)

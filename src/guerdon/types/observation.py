@@ -62,9 +62,10 @@ class Observation(BaseModel):
     def _number(cls, value: Any) -> Any:
         if value is None or type(value) is float:
             return value
-        if hasattr(value, "__await__"):  # a tree with an async member, called in a sync step
-            value = wait_for(value)
         number = as_score(value)
+        if number is None and hasattr(value, "__await__"):
+            value = wait_for(value)  # of a tree with an async member, called in a sync step
+            number = as_score(value)
         if number is not None:
             return number
         raise ValueError(f"a reward is a finite number or None, not {value!r:.60}")
