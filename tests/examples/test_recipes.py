@@ -7,9 +7,12 @@ from examples.recipes import (
     all_or_nothing,
     defence,
     hierarchical_gating,
+    implicit_aggregation,
     rules_then_principles,
     veto,
 )
+from examples.tau_chat.scripted_model import Failed, ScriptedModel
+from guerdon.services import ChatModel
 
 
 def observation(passed):
@@ -104,3 +107,41 @@ def test_rules_then_principles_raises_if_a_judge_fails():
 )
 def test_defence_gates_quality(text, score):
     assert defence.reward(lambda action, observation: 0.7)(text, None) == score
+
+
+ASKED = SimpleNamespace(question="What helps against a headache?")
+
+
+def judged(make, *answers):
+    """The score of a reward whose judge gives these answers, and the prompts that it got."""
+    with ScriptedModel(answers) as model, ChatModel(model.endpoint, "judge", retries=0) as chat:
+        score = make(chat).score("Take 400 mg of ibuprofen.", ASKED)
+    return score, [body["messages"][-1]["content"] for body in model.asked]
+
+
+def test_implicit_aggregation_asks_once_for_all_criteria():
+    score, (prompt,) = judged(implicit_aggregation.reward, '{"reasoning": "Brief.", "score": 5.5}')
+    assert (score.value, score["quality"].value, score["quality"].reason) == (0.5, 5.5, "Brief.")
+    for criterion, importance in implicit_aggregation.CRITERIA.items():
+        assert f"- {importance}: {criterion}\n" in prompt
+    assert ASKED.question in prompt
+
+
+@pytest.mark.parametrize(("given", "reward"), [(1, 0.0), (10, 1.0)])
+def test_implicit_aggregation_maps_the_score_to_0_and_1(given, reward):
+    score, _ = judged(implicit_aggregation.reward, f'{{"reasoning": "So.", "score": {given}}}')
+    assert score.value == reward
+
+
+@pytest.mark.parametrize("answer", ["A fine answer.", '{"score": 0}', '{"score": 11}', Failed(500)])
+def test_implicit_aggregation_without_a_verdict_fails_and_has_no_value(answer):
+    score, _ = judged(implicit_aggregation.reward, answer)
+    assert (score.value, score.status) == (None, "failed")
+
+
+def test_implicit_aggregation_explicit_has_a_component_per_criterion():
+    criteria = {"criterion_1": 1.0, "criterion_2": 0.0, "criterion_3": 1.0, "criterion_4": 1.0}
+    answer = json.dumps({"reasoning": "No doctor.", "criteria": criteria})
+    score, _ = judged(implicit_aggregation.explicit, answer)
+    assert score.components() == criteria
+    assert score.value == pytest.approx((1.0 + 0.3 + 0.9) / (1.0 + 0.7 + 0.3 + 0.9))
