@@ -6,7 +6,7 @@ import copy
 import functools
 import inspect
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import isfinite
@@ -25,7 +25,12 @@ from typing import (
 from pydantic import ValidationError
 
 from guerdon._background import run
-from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceError
+from guerdon.errors import (
+    EnvDefinitionError,
+    InvalidObservationError,
+    RewardConfigError,
+    ServiceError,
+)
 from guerdon.rubrics.calling import evaluate_step, evaluate_step_async
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.evaluation import in_thread
@@ -34,6 +39,7 @@ from guerdon.rubrics.judge.connecting import connect_services
 from guerdon.rubrics.recording import Evaluation, Recorder
 from guerdon.rubrics.rubric import Rubric, reset_async
 from guerdon.types.action import Action
+from guerdon.types.agents import AGENT, AGENT_REWARDS, check_agent_rewards
 from guerdon.types.observation import Observation
 from guerdon.types.state import EnvironmentMetadata, State
 
@@ -151,6 +157,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
             `step`.
         observation_type: The class of observations, likewise; by default `Observation`.
         state_type: The class of states.
+        agents: The names of the agents, in an environment with several of them. Each observation
+            names the agent that acts next in ``metadata["agent"]``. If they are the names of
+            children of the rubric, ``metadata["agent_rewards"]`` contains their scores; otherwise
+            the author sets it.
         after_done: Documents what a step after the episode's end does, in environments that allow
             one; the others raise `EpisodeError`.
 
@@ -164,6 +174,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     state_type: ClassVar[type[State]] = State
     after_done: ClassVar[str] = ""
 
+    agents: Sequence[str] = ()
     rubric: Any = None
     transform: Callable[[Any], Any] | None = None
 
@@ -281,13 +292,20 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         traits = rubric._traits or rubric._find_traits()
         if traits.is_async or traits.waits:  # members that wait do so concurrently
             return run(self.score_async(action, observation))
-        return _scored(rubric, evaluate_step(rubric, action, observation), observation)
+        return self._scored(rubric, evaluate_step(rubric, action, observation), observation)
 
     async def score_async(self, action: ActT, observation: ObsT) -> ObsT:
         """Like `score`, without blocking the event loop."""
         rubric = self.rubric
         evaluation = await evaluate_step_async(rubric, action, observation)
-        return _scored(rubric, evaluation, observation)
+        return self._scored(rubric, evaluation, observation)
+
+    def _scored(self, rubric: Rubric, evaluation: Evaluation, observation: ObsT) -> ObsT:
+        """Write an evaluation and its reward into an observation."""
+        evaluation.metadata = _details(rubric, evaluation, observation.done, self.agents)
+        observation.reward = evaluation.value
+        _write(observation, evaluation.metadata)
+        return observation
 
     def _apply_rubric(self, action: ActT, observation: ObsT) -> float:
         """Return the reward of a step; raises what the rubric raises."""
@@ -551,16 +569,18 @@ class StepRecorder(Recorder):
     def finish(self, observation: ObsT) -> ObsT:
         """Write the last evaluation into the observation that the step returned."""
         rubric = self.environment.rubric
-        evaluation = self.last(rubric)
+        evaluation, agents = self.last(rubric), self.environment.agents
         if evaluation is None:
-            return observation
-        if evaluation.metadata is None:  # the author has called the rubric
+            pass
+        elif evaluation.metadata is None:  # the author has called the rubric
             evaluation.error = None  # the author has handled it
-            _write(observation, _details(rubric, evaluation, observation.done))
+            _write(observation, _details(rubric, evaluation, observation.done, agents))
         elif observation.metadata.get(COMPONENTS) is not evaluation.components:
             _write(observation, evaluation.metadata)  # it is another than the scored one
             if evaluation.error is not None:
                 observation.reward = None
+        if agents:
+            _check_agents(agents, observation)
         return observation
 
     def failed(self, error: Exception) -> Observation:
@@ -578,7 +598,7 @@ class StepRecorder(Recorder):
             or not _is_caused_by(error, evaluation.error)
         ):
             raise error
-        return _scored(rubric, evaluation, evaluation.observation)
+        return self.environment._scored(rubric, evaluation, evaluation.observation)  # type: ignore[no-any-return]
 
 
 def _is_caused_by(error: Exception, failure: Exception | None) -> bool:
@@ -590,15 +610,9 @@ def _is_caused_by(error: Exception, failure: Exception | None) -> bool:
     return any(each.get("ctx", {}).get("error") is failure for each in error.errors())
 
 
-def _scored(rubric: Rubric, evaluation: Evaluation, observation: ObsT) -> ObsT:
-    """Write an evaluation and its reward into an observation."""
-    evaluation.metadata = _details(rubric, evaluation, observation.done)
-    observation.reward = evaluation.value
-    _write(observation, evaluation.metadata)
-    return observation
-
-
-def _details(rubric: Rubric, evaluation: Evaluation, is_done: bool) -> dict[str, Any]:
+def _details(
+    rubric: Rubric, evaluation: Evaluation, is_done: bool, agents: Sequence[str]
+) -> dict[str, Any]:
     """The metadata that report an evaluation."""
     fingerprint = rubric._scored_by
     if fingerprint is None:
@@ -618,9 +632,30 @@ def _details(rubric: Rubric, evaluation: Evaluation, is_done: bool) -> dict[str,
         details[FAILED] = evaluation.failed_path or ""
     elif evaluation.handled:
         details[HANDLED] = describe_handled(evaluation.handled)
+    if agents and rubric._children.keys() >= set(agents):
+        details[AGENT_REWARDS] = _agent_rewards(evaluation, agents)
     if is_done and rubric._find_traits().has_trajectory:
         details.update(_step_rewards(rubric))
     return details
+
+
+def _agent_rewards(evaluation: Evaluation, agents: Sequence[str]) -> dict[str, float | None]:
+    """The scores of the agents' rubrics; if the rubric failed, all are unknown."""
+    if evaluation.error is not None:
+        return dict.fromkeys(agents)
+    scores = evaluation.components
+    # A failure that the author has handled leaves no score, and is no mistake.
+    return {each: scores.get(each) for each in agents if each in scores or evaluation.handled}
+
+
+def _check_agents(agents: Sequence[str], observation: Observation) -> None:
+    metadata = observation.metadata
+    check_agent_rewards(metadata.get(AGENT_REWARDS), agents, error=InvalidObservationError)
+    if metadata.get(AGENT) not in agents and not observation.done:
+        raise InvalidObservationError(
+            f"`metadata[{AGENT!r}]` must name the agent that acts next, one of {list(agents)}, got "
+            f"{metadata.get(AGENT)!r:.60}"
+        )
 
 
 def _step_rewards(rubric: Rubric) -> dict[str, Any]:

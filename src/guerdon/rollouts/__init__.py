@@ -1,5 +1,6 @@
 """Rollouts: playing, reading, scoring, aligning and crediting them."""
 
+from guerdon.rollouts.agents import agent_results
 from guerdon.rollouts.alignment import (
     AlignedBatch,
     AlignedRollout,
@@ -63,6 +64,7 @@ __all__ = [
     "ScoringReport",
     "ScriptedPolicy",
     "Summary",
+    "agent_results",
     "apply_credit",
     "compare_rewards",
     "compare_rows",

@@ -6,11 +6,13 @@ import logging
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from guerdon._validation import check_choice, check_list, shown
 from guerdon.errors import AlignmentError
+from guerdon.rollouts.agents import acting_agents
 from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
+from guerdon.types.agents import AGENT
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.rollout import StepData
 
@@ -22,6 +24,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+# The result of a rollout: one, or one for each agent by name.
+AnyResult: TypeAlias = EvaluateResult | Mapping[str, EvaluateResult]
 
 
 class AlignmentReport(list[Misfit]):
@@ -55,12 +60,13 @@ class AlignedRollout:
         True
 
     Attributes:
-        id: The rollout's id.
+        id: The rollout's id; for the part of an agent, a tuple of that and the agent.
         steps: Its steps, in order.
         score: Its final score; None if it has none.
         is_score_valid: Whether the score counts; credit assignment masks the rollout otherwise.
         group: The group of rollouts of the same task; None if unknown.
         error: Why the score doesn't count.
+        agent: The agent whose steps these are; None in a rollout without agents.
     """
 
     id: Hashable
@@ -69,6 +75,7 @@ class AlignedRollout:
     is_score_valid: bool = True
     group: Any = None
     error: str | None = None
+    agent: str | None = None
 
 
 @dataclass(slots=True)
@@ -82,7 +89,8 @@ class AlignedBatch:
         (1.0, [1.0], 0)
 
     Attributes:
-        rollouts: The rollouts, in the requested order.
+        rollouts: The rollouts, in the requested order. A rollout with several agents is split
+            into one for each of them.
         report: What didn't fit.
     """
 
@@ -151,7 +159,7 @@ class RLDataAligner:
 
     def align_data_for_rl_processing(
         self,
-        eval_results_from_sandbox: EvaluateResult | Sequence[EvaluateResult | None],
+        eval_results_from_sandbox: EvaluateResult | Sequence[AnyResult | None],
         raw_rollout_step_data_map: Mapping[Any, Sequence[StepData]],
         rollout_ids_in_order: Sequence[Any],
     ) -> AlignedBatch:
@@ -164,14 +172,20 @@ class RLDataAligner:
         reward. The arguments are not changed: the returned steps are shallow copies. If anything
         doesn't fit, a warning with the counts is logged.
 
+        A rollout whose steps name their agents, in ``step_info["agent"]``, is split into one for
+        each agent, whose id is ``(rollout id, agent)``.
+
         Args:
             eval_results_from_sandbox: One result for each rollout, or the result of one rollout.
+                That of a rollout with agents may be a mapping from agents to results, such as that
+                of `agent_results`; otherwise its score is that of all of them.
             raw_rollout_step_data_map: The recorded steps of each rollout, by its id.
             rollout_ids_in_order: The ids, in the order of the results.
 
         Raises:
-            AlignmentError: An argument is invalid; or something didn't fit and the aligner is
-                strict, with all misfits as ``problems``.
+            AlignmentError: An argument is invalid; a step names no agent and the first one of
+                its rollout does; a rollout has agents and `step_index` is ``"message"``; or
+                something didn't fit and the aligner is strict, with all misfits as ``problems``.
         """
         if isinstance(eval_results_from_sandbox, EvaluateResult):
             eval_results_from_sandbox = [eval_results_from_sandbox]
@@ -181,7 +195,7 @@ class RLDataAligner:
         ids = check_list("rollout_ids_in_order", rollout_ids_in_order, error=AlignmentError)
         _check_steps(raw_rollout_step_data_map)
         report = AlignmentReport()
-        aligned: dict[Any, AlignedRollout] = {}
+        aligned: dict[Any, list[AlignedRollout]] = {}
         for place, rollout_id in enumerate(ids):
             if not isinstance(rollout_id, Hashable):
                 raise AlignmentError(
@@ -194,16 +208,50 @@ class RLDataAligner:
                 continue
             steps = raw_rollout_step_data_map.get(rollout_id)
             result = results[place] if place < len(results) else None
-            aligned[rollout_id] = self._aligned(rollout_id, steps, result, report)
+            aligned[rollout_id] = self._of_agents(rollout_id, steps, result, report)
             if not self.score_failed:
-                _mask_failed(aligned[rollout_id], report)
+                _mask_failed(aligned[rollout_id], steps or (), report)
         _report_unmatched(results, ids, raw_rollout_step_data_map, report)
         if report and self.strict:
             raise AlignmentError(f"{len(report)} things don't fit:\n{report}", problems=report)
         if report:
             counts = ", ".join(f"{kind} ({count})" for kind, count in report.counts().items())
             logger.warning("results and recorded steps don't fit: %s; see the report", counts)
-        return AlignedBatch(list(aligned.values()), report)
+        return AlignedBatch([each for parts in aligned.values() for each in parts], report)
+
+    def _of_agents(
+        self,
+        rollout_id: Any,
+        steps: Sequence[StepData] | None,
+        result: Any,
+        report: AlignmentReport,
+    ) -> list[AlignedRollout]:
+        """Return one rollout for each agent, or a rollout without agents."""
+        if not steps or AGENT not in steps[0].step_info:
+            return [self._aligned(rollout_id, steps, result, report)]
+        if self.step_index == "message":
+            raise AlignmentError(
+                f"rollout {shown(rollout_id)} has agents, each of which sees messages of its own: "
+                "its results must number the assistant turns"
+            )
+        agents = acting_agents(steps)
+        parts: dict[str, AlignedRollout] = {}
+        if isinstance(result, Mapping):
+            for agent in dict.fromkeys((*agents, *result)):
+                own = [step for step, name in zip(steps, agents, strict=True) if name == agent]
+                name = (rollout_id, agent)
+                if own:
+                    parts[agent] = self._aligned(name, own, result.get(agent), report)
+                else:
+                    report.append(Misfit("no recorded steps", "the agent took no step", name))
+        else:
+            whole = self._aligned(rollout_id, steps, result, report)
+            for step, agent in zip(whole.steps, agents, strict=True):
+                parts.setdefault(agent, replace(whole, id=(rollout_id, agent), steps=[]))
+                parts[agent].steps.append(step)
+        for agent, part in parts.items():
+            part.agent = agent
+        return list(parts.values())
 
     def _aligned(
         self,
@@ -261,18 +309,21 @@ def _check_steps(steps: Any) -> None:
             raise AlignmentError(f"`{name}[{shown(rollout_id)}]` must be a list of StepData")
 
 
-def _mask_failed(rollout: AlignedRollout, report: AlignmentReport) -> None:
-    """Mask the score of an episode that failed: the episode is not complete."""
-    errors = (
-        step.step_info.get(name) for step in rollout.steps for name in ("error", "episode_error")
-    )
+def _mask_failed(
+    parts: Sequence[AlignedRollout], steps: Sequence[StepData], report: AlignmentReport
+) -> None:
+    """Mask the scores of an episode that failed: the episode is not complete."""
+    errors = (step.step_info.get(name) for step in steps for name in ("error", "episode_error"))
     error = next(filter(None, errors), None)
-    if error is not None and rollout.is_score_valid:
-        rollout.is_score_valid = False
-        rollout.error = f"the episode ended with an error: {error}"
-        report.append(
-            Misfit("failed episode", f"its score doesn't count: {rollout.error}", rollout.id)
-        )
+    if error is None:
+        return
+    for rollout in parts:
+        if rollout.is_score_valid:
+            rollout.is_score_valid = False
+            rollout.error = f"the episode ended with an error: {error}"
+            report.append(
+                Misfit("failed episode", f"its score doesn't count: {rollout.error}", rollout.id)
+            )
 
 
 def _assistant_messages(steps: Sequence[StepData]) -> list[int]:

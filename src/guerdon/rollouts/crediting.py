@@ -17,6 +17,7 @@ from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
 from guerdon.rollouts.json_forms import group_key
 from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rubrics.failure import describe_failure
+from guerdon.types.agents import AGENT
 from guerdon.types.message import Message
 from guerdon.types.rollout import Rollout, StepData
 
@@ -67,7 +68,8 @@ def apply_credit(
         state_key: What makes two steps the same state, for estimators that compare states:
             ``last``, ``last-K``, ``history``, or a function of a `StepData`.
         group: The group of each rollout: a function of it, or a mapping by its id. None takes
-            `AlignedRollout.group`; if no rollout has one, all are one group.
+            `AlignedRollout.group`; if no rollout has one, all are one group. With several agents,
+            each is compared with itself alone: a group contains the rollouts of one agent.
         default_step_reward: The reward of a step without one.
         **options: The estimator's options, such as ``gamma`` and ``omega``.
 
@@ -83,7 +85,10 @@ def apply_credit(
     rollouts = check_list("batch", batch, error=CreditError)
     _check(rollouts)
     estimator = _estimator(method, options)
-    groups = map(_hashable, _groups(rollouts, group))
+    groups = [
+        _hashable(own) if rollout.agent is None else (_hashable(own), rollout.agent)
+        for rollout, own in zip(rollouts, _groups(rollouts, group), strict=True)
+    ]
     rows = [
         (rollout, own, step)
         for rollout, own in zip(rollouts, groups, strict=True)
@@ -122,7 +127,8 @@ def system_apply_gigpo_to_batch_steps(
 
     Args:
         batch_of_step_data_lists: The steps of each rollout. They are one group, unless each first
-            step has its own in ``step_info["group"]``.
+            step has its own in ``step_info["group"]``; with several agents, the steps of each are
+            a list of their own.
         final_scores_for_rollouts: The score of each rollout; None if it isn't valid.
         omega: The weight of the step advantages.
         gamma: The discount, in [0, 1].
@@ -147,7 +153,14 @@ def system_apply_gigpo_to_batch_steps(
             f"got {len(scores)}"
         )
     rollouts = [
-        AlignedRollout(number, steps, score, score is not None, _group_of(steps))
+        AlignedRollout(
+            number,
+            steps,
+            score,
+            score is not None,
+            _named(steps, "group"),
+            agent=_named(steps, AGENT),
+        )
         for number, (steps, score) in enumerate(zip(lists, scores, strict=True))
     ]
     apply_credit(
@@ -160,9 +173,9 @@ def system_apply_gigpo_to_batch_steps(
     return lists
 
 
-def _group_of(steps: Sequence[Any]) -> Any:
-    """The group that the first step names, if it is a step."""
-    return getattr(steps[0], "step_info", {}).get("group") if steps else None
+def _named(steps: Sequence[Any], key: str) -> Any:
+    """The group or the agent that the first step names, if it is a step."""
+    return getattr(steps[0], "step_info", {}).get(key) if steps else None
 
 
 def _estimator(method: str, options: Mapping[str, Any]) -> Callable[..., Credit]:
@@ -275,6 +288,12 @@ def _check(rollouts: Sequence[Any]) -> None:
                     f"{owners[id(step)]!r}, and a step has one advantage; copy the steps"
                 )
             owners[id(step)] = rollout.id
+            if step.step_info.get(AGENT) != rollout.agent:
+                raise CreditError(
+                    f"rollout {rollout.id!r} has the agent {rollout.agent!r} and a step of "
+                    f"{step.step_info.get(AGENT)!r}; RLDataAligner splits an episode into one "
+                    "rollout for each agent"
+                )
 
 
 def _state(key: StateKey, rollout: AlignedRollout, step: StepData) -> Any:

@@ -36,7 +36,8 @@ class Observation(BaseModel):
         reward: A finite float (a bool counts as 0 or 1); None after a reset, or if scoring failed:
             then ``metadata["reward_error"]`` contains the reason.
         metadata: ``reward_components`` (dotted names to floats), ``reward_error``,
-            ``step_rewards`` at the end of an episode, ``error``, and what the environment adds.
+            ``step_rewards`` at the end of an episode, ``agent`` (the one that acts next) and
+            ``agent_rewards`` with several agents, ``error``, and what the environment adds.
     """
 
     model_config = ConfigDict(

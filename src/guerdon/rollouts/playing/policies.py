@@ -69,8 +69,9 @@ class AgentPolicy(Protocol):
     """An object that decides on the next action.
 
     `get_action` may also accept keywords that `RLRolloutWorker` passes: ``messages:
-    list[Message]``, the conversation so far, and ``turn: int``, the number of steps taken. A
-    policy that reads all it needs from them has no state, and any number of episodes may share it.
+    list[Message]``, the conversation so far, and ``turn: int``, the number of steps taken; in an
+    environment with several agents also ``agent: str``, the one that acts. A policy that reads all
+    it needs from them has no state, and any number of episodes may share it.
 
     Example:
         >>> from guerdon import AgentPolicy

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from guerdon.rollouts.json_forms import as_json
+from guerdon.types.agents import AGENT, AGENT_REWARDS
 from guerdon.types.message import Message
 from guerdon.types.rollout import Rollout, StepData
 
@@ -23,7 +24,9 @@ class RolloutRecord:
     examples at the beginning), ``env_reward`` (the environment's reward, or None),
     ``env_metadata`` (other data of the environment), ``policy_info`` (other data of the policy),
     ``group``, ``error`` on a step that failed, ``episode_error`` on the last step if something
-    failed after it, and on the first step ``reset_metadata`` (other data of the reset).
+    failed after it, and on the first step ``reset_metadata`` (other data of the reset). With
+    several agents, it also contains ``agent`` (the one that acted) and ``agent_rewards`` (the
+    reward of each by name; None on a step that failed).
     ``is_done`` is true on a last step with which the environment or the policy ended the episode,
     and on no other: an episode that was cut off isn't done.
 
@@ -90,6 +93,9 @@ class RolloutRecord:
             "env_rewards": self.env_rewards,
             "first_turn": self.first_turn,
         }
+        if any(AGENT in step.step_info for step in self.steps):
+            row["agents"] = [step.step_info.get(AGENT) for step in self.steps]
+            row[AGENT_REWARDS] = [step.step_info.get(AGENT_REWARDS) for step in self.steps]
         if self.ground_truth is not None:
             row["ground_truth"] = self.ground_truth
         return {name: as_json(value) for name, value in row.items()}

@@ -20,13 +20,14 @@ from guerdon._background import background_loop, run
 from guerdon._patterns import Pattern
 from guerdon._validation import check_choice, check_integer, check_seconds, shown
 from guerdon.envs.runner import EnvRunner, EnvThreads, Keywords
-from guerdon.errors import InvalidArgumentError, PolicyError
+from guerdon.errors import InvalidArgumentError, InvalidObservationError, PolicyError
 from guerdon.rollouts.json_forms import as_json, json_items
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import answer_messages, content_of, first_messages
 from guerdon.rollouts.playing.policies import AgentPolicy, PolicyOutput, calls_of
 from guerdon.rollouts.playing.record import Ending, RolloutRecord
 from guerdon.rubrics.failure import describe_failure
+from guerdon.types.agents import AGENT, AGENT_REWARDS, check_agent_rewards
 from guerdon.types.message import INSTRUCTION_ROLES, Message, read_messages
 from guerdon.types.numbers import FiniteFloat
 from guerdon.types.observation import StepResult
@@ -46,7 +47,9 @@ CLOSE_S = 10.0
 # Seconds that a policy has to end once it was cancelled.
 GRACE_S = 1.0
 # Columns of a row that belong to the episode, and not to the task.
-RECORD_COLUMNS = frozenset(("seed", "ended", "error", "env_rewards", "first_turn"))
+RECORD_COLUMNS = frozenset(
+    ("seed", "ended", "error", "env_rewards", "first_turn", "agents", "agent_rewards")
+)
 
 
 class RLRolloutWorker:
@@ -64,7 +67,9 @@ class RLRolloutWorker:
 
     The conversation belongs to the worker: the task's messages, or the first observation; then
     each assistant turn with the environment's answer. If a task has only instructions (``system``,
-    ``developer``), the first observation follows them.
+    ``developer``), the first observation follows them. If observations name the agent that acts
+    next, in ``metadata["agent"]``, the policy gets the messages of this agent: the task's, the
+    observations before its turns, and its turns.
 
     Example:
         >>> from guerdon import Action, Environment, Observation, RLRolloutWorker, Rubric, State
@@ -367,6 +372,11 @@ class _Episode:
         self._result: StepResult[Any] = StepResult(None)
         self._content: Any = None  # of the result's observation, as JSON
         self._reset_metadata: dict[str, Any] = {}
+        # With several agents; otherwise the agent is None.
+        self._agent: str | None = None  # the one that acts next
+        self._agents: dict[str, Any] | None = None  # all of them, once they have rewards
+        self._calls: dict[str | None, list[dict[str, Any]]] = {}  # of each one's last turn
+        self._seen_by: list[str | None] = [None] * len(record.messages)  # None means by all
 
     async def play(self, reset: Mapping[str, Any]) -> None:
         """Play the episode to its end.
@@ -399,6 +409,7 @@ class _Episode:
         answer = await self._runner.reset(record.seed, record.id, reset)
         self._result = read_result(answer, "reset")
         self._reset_metadata = json_items(self._result.metadata)
+        self._agent = _agent_of(self._result)
         includes = self._worker.first_observation
         only_instructions = all(each.role in INSTRUCTION_ROLES for each in messages)
         self._content = content_of(self._result.observation)
@@ -414,7 +425,7 @@ class _Episode:
         output = await self._decide()
         self._doing = f"step {turn}"
         message = _message(output, turn)
-        record.messages.append(message)
+        self._add([message], self._agent)
         step = self._open_step(output, turn)
         action = output.action
         if worker.to_action is not None and not _terminates(action):
@@ -425,10 +436,12 @@ class _Episode:
             return "terminate"
         answer = await self._runner.step(action, worker.step_timeout)
         self._result = result = read_result(answer, "step")
+        self._calls[self._agent] = message.tool_calls or []
+        self._next_agent(step)
         step.is_done = result.done
         step.step_info["env_reward"] = result.reward
         self._content = content_of(result.observation)
-        self._show(message.tool_calls or [])
+        self._show(self._calls.get(self._agent, []))
         if metadata := json_items(result.metadata):
             step.step_info["env_metadata"] = metadata
         self._close_step(step)
@@ -441,7 +454,10 @@ class _Episode:
 
     async def _decide(self) -> PolicyOutput:
         record, worker = self._record, self._worker
-        optional = {"messages": [*record.messages], "turn": len(record.steps)}
+        messages = [*self._conversation(self._agent)]
+        optional: dict[str, Any] = {"messages": messages, "turn": len(record.steps)}
+        if self._agent is not None:
+            optional["agent"] = self._agent
         asking: Any = worker.policy.get_action(
             self._result.observation, self._tools, **worker.policy_takes.accepted(optional)
         )
@@ -456,6 +472,8 @@ class _Episode:
             info["policy_info"] = as_json(output.info)
         if record.group is not None:
             info["group"] = record.group
+        if self._agent is not None:
+            info |= {AGENT: self._agent, AGENT_REWARDS: None}
         if self._reset_metadata and not record.steps:
             info["reset_metadata"] = self._reset_metadata
         step = StepData(
@@ -463,7 +481,7 @@ class _Episode:
             observation_data=self._content,
             action_taken=as_json(output.action),
             raw_policy_output=output.raw_output,
-            resulting_messages_history=record.messages,
+            resulting_messages_history=self._conversation(self._agent),
             policy_logprobs=output.logprobs,
             policy_value_estimate=output.value_estimate,
             step_info=info,
@@ -473,7 +491,7 @@ class _Episode:
         return step
 
     def _close_step(self, step: StepData) -> None:
-        step.resulting_messages_history = list(self._record.messages)
+        step.resulting_messages_history = list(self._conversation(step.step_info.get(AGENT)))
         self._is_stepping = False
 
     def _show(self, calls: list[dict[str, Any]] | None) -> None:
@@ -485,7 +503,52 @@ class _Episode:
             added = first_messages(self._content)
         else:
             added = answer_messages(self._content, calls)
-        self._record.messages.extend(added)
+        self._add(added, self._agent)
+
+    # Several agents ----------------------------------------------------------------------------
+
+    def _next_agent(self, step: StepData) -> None:
+        """Record the rewards of the agents, and which of them acts next."""
+        result, actor = self._result, self._agent
+        agent = _agent_of(result)
+        given = result.metadata.get(AGENT_REWARDS)
+        if (agent is None) != (actor is None) and not result.done:
+            raise InvalidObservationError(
+                f"every observation must name the agent that acts next in metadata[{AGENT!r}], or "
+                f"none: after {actor!r} it is {agent!r}"
+            )
+        if given is not None or self._agents is not None:
+            if actor is None:
+                raise InvalidObservationError(
+                    f"metadata[{AGENT_REWARDS!r}] requires metadata[{AGENT!r}], from the reset on"
+                )
+            self._agents = check_agent_rewards(given, self._agents, error=InvalidObservationError)
+            step.step_info[AGENT_REWARDS] = self._agents
+        elif actor is not None:
+            del step.step_info[AGENT_REWARDS]
+        self._agent = actor if agent is None else agent
+
+    def _add(self, messages: Sequence[Message], agent: str | None) -> None:
+        """Add messages to the conversation, for one agent or for all."""
+        self._record.messages.extend(messages)
+        self._seen_by += [agent] * len(messages)
+
+    def _conversation(self, agent: str | None) -> list[Message]:
+        """The part of the conversation that an agent sees."""
+        messages = self._record.messages
+        if agent is None:
+            return messages
+        seen = zip(messages, self._seen_by, strict=True)
+        return [message for message, by in seen if by is None or by == agent]
+
+
+def _agent_of(result: StepResult[Any]) -> str | None:
+    agent = result.metadata.get(AGENT)
+    if agent is None or isinstance(agent, str):
+        return agent
+    raise InvalidObservationError(
+        f"metadata[{AGENT!r}] must be the name of the agent that acts next, got {agent!r:.60}"
+    )
 
 
 async def _within(asking: Awaitable[Any], limit: float) -> Any:
