@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from guerdon import EvaluateResult, LLMJudge, Rubric, Sequential, TrajectoryRubric, reward_function
+from guerdon import (
+    EvaluateResult,
+    LLMJudge,
+    NumericAnswer,
+    Rubric,
+    Sequential,
+    TrajectoryRubric,
+    reward_function,
+)
 from guerdon.config.builder import build_rubric, build_rubrics, check_document
 from guerdon.config.loader import parse_document
 from guerdon.config.registry import RubricRegistry
@@ -523,6 +531,31 @@ def test_build_rubric_calls_nothing_of_python_and_installed_packages(path, messa
     (tmp_path / "own.py").write_text("import os\n")
     (reported,) = refused(path.format(tmp_path / "own.py"), {"command": "exit 1"})
     assert message in reported
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "openenv.rubrics.NumericAnswer",
+        "openenv.core.rubrics.NumericAnswer",
+        "openenv.core.rubrics.checks.NumericAnswer",
+        "openenv.rubrics:NumericAnswer",
+    ],
+)
+def test_build_rubric_reads_a_rubric_of_openenv_as_ours_with_one_warning(path, caplog):
+    registry = RubricRegistry()
+    config = {"per_turn": [{"name": name, "rubric": path} for name in ("first", "second")]}
+    rubrics = build_rubrics(RewardConfig(**config), registry=registry)
+    assert type(rubrics["first"]) is NumericAnswer
+    assert [each.getMessage() for each in caplog.records] == [
+        f"{path} is read as guerdon.rubrics.NumericAnswer; write that in the reward file"
+    ]
+    assert "openenv" not in sys.modules
+
+
+def test_build_rubric_reports_a_rubric_of_openenv_that_is_none_of_ours():
+    with pytest.raises(RewardConfigError, match=r"guerdon\.rubrics has no 'NumericAnswr'"):
+        build_rubric(RubricEntry("a", "openenv.rubrics.NumericAnswr"))
 
 
 def test_build_rubric_calls_what_a_file_imports(tmp_path):

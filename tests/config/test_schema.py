@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guerdon import Rubric
+from guerdon import RewardPipeline, Rubric
 from guerdon._loading import (
     load_object,
 )
@@ -272,6 +272,25 @@ def test_from_yaml_requires_a_mapping(text):
 @pytest.mark.parametrize("text", ["normalize: true", "per_turn: []\nepisode_end: []"])
 def test_from_yaml_requires_an_entry(text):
     assert problems(text) == ["line 1: must have at least one entry in per_turn or episode_end"]
+
+
+def test_reward_config_without_entries_can_be_extended_before_a_reward_is_built():
+    config = RewardConfig()
+    assert config.entries == ()
+    with pytest.raises(RewardConfigError, match="must have at least one entry in per_turn or"):
+        RewardPipeline(config).make()
+    extended = config.model_copy(update={"per_turn": [RubricEntry("sum", "NumericAnswer")]})
+    assert extended == RewardConfig(per_turn=[RubricEntry("sum", "NumericAnswer")])
+    assert list(RewardPipeline(extended).make().named_children()) != []
+
+
+def test_reward_config_model_copy_checks_the_fields_and_keeps_the_folder(tmp_path):
+    (tmp_path / "reward.yaml").write_text(FILE)
+    config = RewardConfig.from_file(tmp_path / "reward.yaml")
+    assert config.model_copy() == config
+    assert config.model_copy(update={"normalize": True}).folder == tmp_path
+    with pytest.raises(RewardConfigError, match=r"per_turn\[1\].name: must be unique"):
+        config.model_copy(update={"per_turn": [RubricEntry("a", "b"), RubricEntry("a", "b")]})
 
 
 # Versions ------------------------------------------------------------------------------------

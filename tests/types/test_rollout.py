@@ -1,13 +1,15 @@
 """Rollout.from_row: a recorded conversation as steps."""
 
 import copy
+import json
 import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.errors import RolloutError
+from guerdon import RegexMatch
+from guerdon.errors import MissingInputError, RolloutError
 from guerdon.types import Message, Rollout
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
@@ -283,6 +285,33 @@ def test_rollout_steps_can_be_changed_without_changing_the_rollout():
     assert again.step_info == {"assistant_turn_index": 0}
     assert len(again.resulting_messages_history) == len(rollout.messages) == 2
     assert again.action_taken["tool_calls"] == [CALL]
+
+
+TEXT = {"type": "text", "text": "Look:"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+
+
+def test_rollout_steps_read_text_parts_as_text_and_keep_other_parts():
+    rollout = rollout_of(
+        {"role": "user", "content": [TEXT, IMAGE]},
+        {"role": "assistant", "content": [TEXT, {"type": "text", "text": " a cat"}]},
+        {"role": "user", "content": [TEXT]},
+        {"role": "assistant", "content": [TEXT, IMAGE]},
+        {"role": "user", "content": []},
+        {"role": "assistant", "content": []},
+    )
+    contents = [action.content for action, _ in rollout.steps]
+    assert contents == ["Look: a cat", [TEXT, IMAGE], ""]
+    assert json.loads(str(rollout.steps[1][0])) == [TEXT, IMAGE]
+    steps = rollout.to_step_data()
+    assert [step.observation_data for step in steps] == [[TEXT, IMAGE], "Look:", ""]
+    assert [step.raw_policy_output for step in steps] == ["Look: a cat", "Look:", ""]
+
+
+def test_rollout_turn_with_an_image_is_refused_by_a_rubric_that_reads_text():
+    rollout = rollout_of({"role": "assistant", "content": [TEXT, IMAGE]})
+    with pytest.raises(MissingInputError, match=r"'content'\[1\] is a part of type 'image_url'"):
+        RegexMatch("Look")(*rollout.steps[0])
 
 
 @given(

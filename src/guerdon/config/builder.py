@@ -29,7 +29,7 @@ from guerdon.config.annotations import (
 )
 from guerdon.config.loader import Document
 from guerdon.config.registry import RubricRegistry, rubric_registry
-from guerdon.config.schema import LISTS, RewardConfig, RubricEntry, config_migrations
+from guerdon.config.schema import LISTS, NO_ENTRIES, RewardConfig, RubricEntry, config_migrations
 from guerdon.errors import GuerdonError, RewardConfigError
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.functions.function import RewardFunction, takes_messages
@@ -70,12 +70,12 @@ def build_rubrics(
         Rubrics by the names of their entries, in the order of the file.
 
     Raises:
-        RewardConfigError: The rubric of an entry is unknown, or can't be built from its config;
-            ``problems`` has a line for each mistake.
+        RewardConfigError: There is no entry, or the rubric of one is unknown, or can't be built
+            from its config; ``problems`` has a line for each mistake.
     """
     builder = _Builder(mcp, registry, config.folder, tuple(config.mcp_services))
     rubrics: dict[str, Rubric] = {}
-    problems: list[Problem] = []
+    problems: list[Problem] = [] if config.entries else [NO_ENTRIES]
     for key in LISTS:
         for number, entry in enumerate(getattr(config, key)):
             try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
 import traceback
 import typing
@@ -19,11 +21,17 @@ from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["RubricRegistry", "rubric_registry"]
 
+logger = logging.getLogger("guerdon.config")
+
 # The ready-made rubrics that can be built from a config.
 READY_MADE = (
     "ExactMatch", "LLMJudge", "LengthBounds", "NumericAnswer", "PythonCompiles", "RegexMatch",
     "RepetitionBounds", "ToxicityRubric", "ValidJson",
 )  # fmt: skip
+
+
+# OpenEnv's rubrics, whose names ours have.
+_OPENENV = re.compile(r"openenv(\.core)?\.rubrics(\.\w+)*[.:](?P<name>\w+)")
 
 
 class RubricRegistry(Registry[Any]):
@@ -44,12 +52,14 @@ class RubricRegistry(Registry[Any]):
 
     def __init__(self) -> None:
         super().__init__("rubric", "guerdon.rubrics", error=RewardConfigError, check=_check)
+        self._renamed: set[str] = set()  # the names of past warnings
 
     def resolve(self, name: str, *, folder: str | Path | None = None) -> Any:
         """Return the class, the function or the rubric of a name.
 
         Of Python and of installed packages a path may name rubrics and reward functions only: any
-        other function would be called with what a file contains. An entry point may name it.
+        other function would be called with what a file contains. An entry point may name it. A
+        rubric of OpenEnv, as ``openenv.rubrics.LLMJudge``, is ours of that name, with one warning.
 
         Args:
             name: A registered name; that of an entry point; a dotted path, as
@@ -65,7 +75,7 @@ class RubricRegistry(Registry[Any]):
             found = self[name]
             return load_object(_spec_of(found, (), None)) if isinstance(found, str) else found
         _refuse_python(name)
-        spec = name
+        spec = name = self._ours(name)
         if ":" not in name:
             spec = _spec_of(name, self.names(), folder)
         elif name.rpartition(":")[0].endswith(".py") and folder is not None:
@@ -74,6 +84,17 @@ class RubricRegistry(Registry[Any]):
             return _accepted(name, spec)
         except LoadError as error:
             raise RewardConfigError(f"{error}{_line_of(error)}") from error
+
+    def _ours(self, name: str) -> str:
+        """The path of our rubric, for that of OpenEnv."""
+        match = _OPENENV.fullmatch(name)
+        if match is None:
+            return name
+        ours = f"guerdon.rubrics.{match['name']}"
+        if name not in self._renamed:
+            self._renamed.add(name)
+            logger.warning("%s is read as %s; write that in the reward file", name, ours)
+        return ours
 
 
 def _check(rubric: Any) -> None:

@@ -47,6 +47,8 @@ SCHEMA_VERSION = "1.0"
 #: The keys of the lists of entries.
 LISTS = ("per_turn", "episode_end")
 
+NO_ENTRIES = Problem((), "must have at least one entry in per_turn or episode_end")
+
 NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
 MAX_NAME = 100
 
@@ -179,6 +181,9 @@ class RewardConfig(BaseModel):
         Traceback (most recent call last):
         guerdon.errors.RewardConfigError: line 4: per_turn[0].wieght: unknown key; did you mean 'weight'?
 
+    In code it may be created without entries, and extended with `model_copy`; a file, or a reward
+    that is built, must have one.
+
     Args:
         schema_version: The version of the file's format.
         per_turn: The rubrics that score every step.
@@ -205,10 +210,13 @@ class RewardConfig(BaseModel):
 
     def __init__(self, **data: Any) -> None:
         document = Document(data)
-        self._read(config_migrations.migrate(document) if "schema_version" in data else document)
+        document = config_migrations.migrate(document) if "schema_version" in data else document
+        self._read(document, may_be_empty=True)
 
-    def _read(self, document: Document) -> None:
+    def _read(self, document: Document, *, may_be_empty: bool = False) -> None:
         problems = self._fill(document)
+        if may_be_empty:
+            problems = [each for each in problems if each is not NO_ENTRIES]
         if problems:
             raise document.error(problems)
         self._document = document
@@ -296,6 +304,19 @@ class RewardConfig(BaseModel):
         """The folder of the file that it was read from; None if there is none."""
         return self._document.folder
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other fields, which are checked like those of a new configuration.
+
+        Raises:
+            RewardConfigError: The copy would be invalid.
+        """
+        data = {name: getattr(self, name) for name in type(self).model_fields} | dict(update or {})
+        config = type(self).__new__(type(self))
+        config._read(
+            Document(copy.deepcopy(data) if deep else data, self._document.file), may_be_empty=True
+        )
+        return config
+
     def error(self, problems: Iterable[Problem]) -> RewardConfigError:
         """Return the error that lists problems of this configuration with their lines."""
         return self._document.error(problems)
@@ -356,7 +377,7 @@ def _inconsistencies(data: Mapping[str, Any]) -> Iterator[Problem]:
                 message = f"must be unique; {place_text(first)} is also named {name!r}"
                 yield Problem((key, number, "name"), message)
     if not any(data.get(key) for key in LISTS):
-        yield Problem((), "must have at least one entry in per_turn or episode_end")
+        yield NO_ENTRIES
     for place, name in _references(data.get("curriculum")):
         if names and name not in names:
             yield Problem(place, f"unknown entry {shown(name)}; {did_you_mean(name, names)}")

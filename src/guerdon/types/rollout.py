@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.types.message import Message, read_messages
+from guerdon.types.message import Message, read_messages, text_or_parts
 from guerdon.types.numbers import FiniteFloat
 
 __all__ = ["MessageAction", "MessageObservation", "Rollout", "StepData"]
@@ -33,7 +33,8 @@ class StepData(BaseModel):
     Attributes:
         system_step_index: The index of the step in its rollout, from 0.
         observation_data: The input of the policy's decision: in a played episode, the observation;
-            in a recorded conversation, the text of the message before.
+            in a recorded conversation, the text of the message before, or its parts if they aren't
+            all text.
         action_taken: The structured action.
         raw_policy_output: The text that the action was parsed from.
         resulting_messages_history: The conversation after the step.
@@ -78,29 +79,31 @@ class MessageAction:
         ('42', 0, ['user'])
 
     Attributes:
-        content: Its text; ``""`` if it only calls tools.
+        content: Its text, ``""`` if it only calls tools; its parts if they aren't all text.
         tool_calls: The tool calls, in OpenAI's format.
         turn: The index of the assistant turn in the conversation, from 0.
         conversation: The whole conversation.
         place: The index of its message, from 0.
     """
 
-    content: str
+    content: str | list[dict[str, Any]]
     tool_calls: list[dict[str, Any]]
     turn: int
     conversation: list[Message]
     place: int
 
     def __str__(self) -> str:
-        """Return the text for a judge; with tool calls, text and calls as JSON."""
-        if not self.tool_calls:
+        """Return the text for a judge; tool calls, and parts that aren't text, as JSON."""
+        if isinstance(self.content, str) and not self.tool_calls:
             return self.content
-        both = {"content": self.content, "tool_calls": self.tool_calls}
+        both: Any = self.content
+        if self.tool_calls:
+            both = {"content": self.content, "tool_calls": self.tool_calls}
         return json.dumps(both, ensure_ascii=False, default=str)
 
     @property
-    def message(self) -> str:
-        """The text, under the name that some environments use."""
+    def message(self) -> str | list[dict[str, Any]]:
+        """The content, under the name that some environments use."""
         return self.content
 
     @property
@@ -238,12 +241,12 @@ class Rollout:
             info: dict[str, Any] = {"assistant_turn_index": action.turn}
             known = {"step_id": action.step_id, "group": self.group}
             info |= {name: value for name, value in known.items() if value is not None}
-            before = self.messages[action.place - 1].text if action.place else None
+            before = _content(self.messages[action.place - 1]) if action.place else None
             step = StepData(
                 system_step_index=action.turn,
                 observation_data=before,
                 action_taken=action.raw.to_openai(),
-                raw_policy_output=action.content,
+                raw_policy_output=action.raw.text,
                 is_done=observation.done,
                 step_info=info,
                 resulting_messages_history=self.messages[:end],
@@ -278,6 +281,12 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
     return messages
 
 
+def _content(message: Message) -> Any:
+    """The text of a message; its parts if they aren't all text."""
+    content = message.content
+    return content if isinstance(content, str) else text_or_parts(content) or ""
+
+
 def _failure(row: Mapping[str, Any]) -> str | None:
     if row.get("ended") != "error":
         return None
@@ -292,9 +301,8 @@ def _steps(
     for turn, place in enumerate(turns[first:], start=first):
         last = turn + 1 == len(turns)
         message = messages[place]
-        content = message.content
         action = MessageAction(
-            content if isinstance(content, str) else message.text,
+            _content(message),
             message.tool_calls or [],
             turn,
             messages,

@@ -13,6 +13,8 @@ from guerdon.types import GenericObservation
 
 CALL = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
+IMAGE = {"type": "image"}
+
 
 class Board(Observation):
     observation: str = "a field of that name"
@@ -84,6 +86,13 @@ def test_read_result_rejects_what_is_not_an_observation(answer):
             {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]},
             "a\nb",
             id="messages",
+        ),
+        pytest.param({"content": [{"type": "text", "text": "t"}]}, "t", id="text parts"),
+        pytest.param({"content": [IMAGE]}, '{"content": [{"type": "image"}]}', id="other parts"),
+        pytest.param(
+            {"messages": [{"role": "user", "content": [IMAGE]}]},
+            '{"messages": [{"role": "user", "content": [{"type": "image"}]}]}',
+            id="messages with other parts",
         ),
         pytest.param({"text": 5, "done": True, "reward": 1}, '{"text": 5}', id="no text"),
         pytest.param(GenericObservation(a="ö", metadata={"b": 1}), '{"a": "ö"}', id="model"),

@@ -7,6 +7,7 @@ import pytest
 
 from guerdon._validation import check_number
 from guerdon.errors import InvalidArgumentError, MissingInputError
+from guerdon.rubrics import NumericAnswer
 from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
 from guerdon.rubrics.state import Checked
 
@@ -25,6 +26,20 @@ from guerdon.rubrics.state import Checked
 )
 def test_text_of_text_is_found_in_every_usual_shape(action):
     assert text_of(action) == "hello"
+
+
+def test_text_of_a_list_of_text_parts_is_their_text():
+    parts = [{"type": "text", "text": "A: "}, {"type": "text", "text": "18"}]
+    assert text_of({"content": parts}) == "A: 18"
+    assert text_of(SimpleNamespace(message=parts)) == "A: 18"
+    reward = NumericAnswer(expected="18")
+    assert reward({"role": "assistant", "content": parts}, None) == 1.0
+
+
+def test_text_of_a_list_with_another_part_names_the_part():
+    parts = [{"type": "text", "text": "See:"}, {"type": "image_url", "image_url": {"url": ""}}]
+    with pytest.raises(MissingInputError, match=r"'content'\[1\] is a part of type 'image_url'"):
+        text_of({"content": parts})
 
 
 def test_text_of_an_empty_content_is_a_text():
@@ -48,7 +63,9 @@ def test_text_of_a_string_of_a_subclass_is_its_own_text():
     [
         (SimpleNamespace(content=3), "content", "'content' is int"),
         (SimpleNamespace(message="no"), "code", "'code' is missing"),
-        ({"content": ["parts"]}, "content", "'content' is list"),
+        ({"content": []}, "content", "'content' is list"),
+        ({"content": ["parts"]}, "content", r"'content'\[0\] is 'parts'"),
+        ({"content": [{"type": "text", "text": 3}]}, "content", r"'content'\[0\] is .* text part"),
         (None, "content", "NoneType"),
     ],
 )

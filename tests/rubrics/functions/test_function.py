@@ -244,6 +244,22 @@ def test_reward_function_accepts_a_mode(mode):
         assert reward(CHAT, "42").score == 1.0
 
 
+@pytest.mark.parametrize("mode", ["batch-wise", "batchwise", "batch_wise"])
+def test_reward_function_accepts_batch_wise_as_the_batch_mode(mode):
+    @reward_function(mode=mode)
+    def shortest(rollouts, truths=None):
+        return [float(len(messages) == 1) for messages in rollouts]
+
+    assert shortest.mode == "batch"
+    assert [each.score for each in shortest([CHAT[:1], CHAT])] == [1.0, 0.0]
+    with pytest.raises(RewardFunctionError, match="its mode is 'batch'"):
+        reward_function(mode=mode)(bare)
+
+
+def test_reward_function_accepts_point_wise_as_the_pointwise_mode():
+    assert reward_function(mode="point-wise")(bare).mode == "pointwise"
+
+
 def test_reward_function_rejects_a_wrong_mode():
     with pytest.raises(RewardFunctionError, match="its mode is 'batch'"):
         reward_function(mode="batch")(bare)

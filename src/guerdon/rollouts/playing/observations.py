@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.adapters import BESIDE
-from guerdon.types.message import TEXT_FIELDS, Message
+from guerdon.types.message import TEXT_FIELDS, Message, text_or_parts
 
 __all__ = ["answer_messages", "content_of", "first_messages"]
 
@@ -63,12 +63,13 @@ def _text(content: Any) -> str:
     if isinstance(content, dict):
         given = content.get("messages")
         if _is_conversation(given):
-            return "\n".join(Message.model_validate(each).text for each in given)
+            given = [text_or_parts(Message.model_validate(each).content) or "" for each in given]
         if isinstance(given, list) and given and all(isinstance(each, str) for each in given):
             return "\n".join(given)
         for name in TEXT_FIELDS:
-            if isinstance(content.get(name), str) and content[name]:
-                return str(content[name])
+            text = text_or_parts(content.get(name))
+            if isinstance(text, str) and text:
+                return text
     return json.dumps(content, ensure_ascii=False)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from guerdon.errors import MissingInputError
+from guerdon.types.message import is_text_part, text_or_parts
 
 __all__ = ["field_of", "ground_truth_of", "text_of"]
 
@@ -24,14 +25,16 @@ def text_of(action: object, field: str = "content") -> str:
     """Return the text of an action.
 
     A string is its own text, whatever the field. Otherwise the text is an attribute or, in a
-    mapping, the value of a key. If an action has no `content`, its `message` is returned.
+    mapping, the value of a key. If an action has no `content`, its `message` is returned. The text
+    of a list of parts ``{"type": "text", "text": …}``, as in OpenAI's format, is that of its parts.
 
     Args:
         action: A string, an object with attributes, or a mapping.
         field: The attribute or key that contains the text.
 
     Raises:
-        MissingInputError: The action has no such field, or its value is not a string.
+        MissingInputError: The action has no such field, or its value is neither a string nor parts
+            that are all text.
 
     Example:
         >>> text_of({"message": "42"})
@@ -44,13 +47,18 @@ def text_of(action: object, field: str = "content") -> str:
         return value
     names = ("content", "message") if field == "content" else (field,)
     for name in names:
-        value = field_of(action, name)
+        value = text_or_parts(field_of(action, name))
         if isinstance(value, str):
             return str(value)
     value = field_of(action, field)
-    problem = "is missing" if value is None else f"is {type(value).__name__}"
+    problem = f"{field!r} " + ("is missing" if value is None else f"is {type(value).__name__}")
+    if isinstance(value, list) and value:
+        place, part = next((n, each) for n, each in enumerate(value) if not is_text_part(each))
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        shown = f"a part of type {kind!r}" if kind else repr(part)
+        problem = f"{field!r}[{place}] is {shown}, not a text part"
     raise MissingInputError(
-        f"the action ({type(action).__name__}) has no text: {field!r} {problem}; it must be a "
+        f"the action ({type(action).__name__}) has no text: {problem}; it must be a "
         f"string, or an object or mapping whose {' or '.join(map(repr, names))} is a string"
     )
 

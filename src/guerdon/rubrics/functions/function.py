@@ -51,6 +51,13 @@ __all__ = [
 
 Mode: TypeAlias = Literal["pointwise", "batch"]
 
+GivenMode: TypeAlias = Mode | Literal["batch-wise"]
+
+# Other spellings, as in OpenEnv's drafts.
+_MODES: dict[str, Mode] = {
+    "batch-wise": "batch", "batchwise": "batch", "point-wise": "pointwise",
+}  # fmt: skip
+
 # The names of a function's first and second argument in each mode.
 MESSAGES: dict[Mode, str] = {"pointwise": "messages", "batch": "rollouts_messages"}
 GROUND_TRUTH: dict[Mode, str] = {"pointwise": "ground_truth", "batch": "ground_truths"}
@@ -92,7 +99,7 @@ class RewardFunction:
     function: Callable[..., Any]
     mode: Mode
 
-    def __init__(self, function: Callable[..., Any], mode: Mode | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], mode: GivenMode | None = None) -> None:
         if isinstance(function, RewardFunction):
             function = function.function
         if not callable(function) or isinstance(function, type):
@@ -242,10 +249,10 @@ def one_each(
 def reward_function(function: Callable[..., Any], /) -> RewardFunction: ...
 @overload
 def reward_function(
-    *, mode: Mode | None = None
+    *, mode: GivenMode | None = None
 ) -> Callable[[Callable[..., Any]], RewardFunction]: ...
 def reward_function(
-    function: Callable[..., Any] | None = None, /, *, mode: Mode | None = None
+    function: Callable[..., Any] | None = None, /, *, mode: GivenMode | None = None
 ) -> Any:
     """Make a reward of a function that scores conversations.
 
@@ -277,7 +284,8 @@ def reward_function(
 
     Args:
         function: The function, sync or async.
-        mode: ``pointwise`` or ``batch``; None infers it from the name of the parameter.
+        mode: ``pointwise`` or ``batch`` (``batch-wise``); None infers it from the name of the
+            parameter.
 
     Raises:
         RewardFunctionError: The function takes no messages, or those of another mode.
@@ -419,7 +427,7 @@ class Parameters:
         return arguments
 
 
-def parameters_of(function: Callable[..., Any], mode: Mode | None = None) -> Parameters:
+def parameters_of(function: Callable[..., Any], mode: GivenMode | None = None) -> Parameters:
     """Read a function's signature.
 
     Args:
@@ -429,8 +437,9 @@ def parameters_of(function: Callable[..., Any], mode: Mode | None = None) -> Par
     Raises:
         RewardFunctionError: The function takes no messages, or those of the other mode.
     """
-    if mode is not None:
-        check_choice("mode", mode, MESSAGES, error=RewardFunctionError)
+    wanted: Any = mode if mode is None else _MODES.get(str(mode).replace("_", "-"), mode)
+    if wanted is not None:
+        check_choice("mode", wanted, MESSAGES, error=RewardFunctionError)
     name = getattr(function, "__name__", repr(function))
     try:
         parameters = inspect.signature(function).parameters
@@ -445,18 +454,18 @@ def parameters_of(function: Callable[..., Any], mode: Mode | None = None) -> Par
     )
     positional = only_positional + either
     modes = _modes_named_in(parameters)
-    mode = _mode_of(name, parameters, positional, mode)
-    messages = MESSAGES[mode] if modes else positional[0]
+    found = _mode_of(name, parameters, positional, wanted)
+    messages = MESSAGES[found] if modes else positional[0]
     comes_first = positional[:1] == [messages]
     _check_kinds(name, positional, only_positional[1:] if comes_first else only_positional)
     ground_truth: str | None = None
     takes_all = Parameter.VAR_KEYWORD in names
-    if takes_all or GROUND_TRUTH[mode] in parameters:
-        ground_truth = GROUND_TRUTH[mode]
+    if takes_all or GROUND_TRUTH[found] in parameters:
+        ground_truth = GROUND_TRUTH[found]
     elif not modes:  # the second parameter, as the first is the messages
         ground_truth = next(iter(positional[1:]), None)
     return Parameters(
-        mode,
+        found,
         None if comes_first else messages,
         ground_truth,
         frozenset({*either, *names[Parameter.KEYWORD_ONLY]} - {messages, ground_truth}),

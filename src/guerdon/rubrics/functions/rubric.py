@@ -16,7 +16,7 @@ from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
 from guerdon.types.evaluate_result import EvaluateResult
-from guerdon.types.message import TEXT_FIELDS, Message
+from guerdon.types.message import TEXT_FIELDS, Message, text_or_parts
 from guerdon.types.rollout import MessageAction
 
 __all__ = ["RewardFunctionRubric", "rubric_of"]
@@ -133,7 +133,7 @@ def _conversation(trajectory: list[tuple[Any, Any]]) -> list[Message]:
     messages = []
     for place, (action, observation) in enumerate(trajectory):
         messages.append(Message(role="assistant", content=text_of(action)))
-        texts = (field_of(observation, name) for name in TEXT_FIELDS)
+        texts = (text_or_parts(field_of(observation, name)) for name in TEXT_FIELDS)
         text = next((each for each in texts if isinstance(each, str)), None)
         if text is not None:
             messages.append(Message(role="user", content=text))
