@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import (
@@ -91,26 +90,6 @@ class Message(BaseModel):
 
     def __contains__(self, key: object) -> bool:
         return key in self.model_fields_set
-
-
-def text_or_parts(content: Any) -> Any:
-    """Return the text of a list of text parts; any other content unchanged.
-
-    Example:
-        >>> text_or_parts([{"type": "text", "text": "6 × "}, {"type": "text", "text": "7?"}])
-        '6 × 7?'
-        >>> text_or_parts([{"type": "refusal", "refusal": "I can't."}])
-        [{'type': 'refusal', 'refusal': "I can't."}]
-    """
-    if not isinstance(content, list) or not content or not all(map(is_text_part, content)):
-        return content
-    return "".join(part["text"] for part in content)
-
-
-def is_text_part(part: Any) -> bool:
-    """Whether a part of a message's content is ``{"type": "text", "text": …}``."""
-    is_text = isinstance(part, Mapping) and part.get("type") == "text"
-    return is_text and isinstance(part.get("text"), str)
 
 
 _adapter = TypeAdapter(list[Message])

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from guerdon.errors import InvalidArgumentError, RolloutError
-from guerdon.types.message import Message, read_messages, text_or_parts
+from guerdon.types.content import text_or_parts
+from guerdon.types.message import Message, read_messages
 from guerdon.types.numbers import FiniteFloat
 
 __all__ = ["MessageAction", "MessageObservation", "Rollout", "StepData"]

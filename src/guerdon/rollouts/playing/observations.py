@@ -7,7 +7,8 @@ from typing import Any, TypeGuard
 
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.adapters import BESIDE
-from guerdon.types.message import TEXT_FIELDS, Message, text_or_parts
+from guerdon.types.content import text_or_parts
+from guerdon.types.message import TEXT_FIELDS, Message
 
 __all__ = ["answer_messages", "content_of", "first_messages"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from guerdon.errors import MissingInputError
-from guerdon.types.message import is_text_part, text_or_parts
+from guerdon.types.content import is_text_part, text_or_parts
 
 __all__ = ["field_of", "ground_truth_of", "text_of"]
 

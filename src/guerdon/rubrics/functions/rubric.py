@@ -15,8 +15,9 @@ from guerdon.rubrics.checks.inputs import field_of, text_of
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
+from guerdon.types.content import text_or_parts
 from guerdon.types.evaluate_result import EvaluateResult
-from guerdon.types.message import TEXT_FIELDS, Message, text_or_parts
+from guerdon.types.message import TEXT_FIELDS, Message
 from guerdon.types.rollout import MessageAction
 
 __all__ = ["RewardFunctionRubric", "rubric_of"]
