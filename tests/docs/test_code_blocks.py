@@ -36,6 +36,8 @@ NO_RUN_COMMANDS = {
     "UV_PYTHON=3.13 UV_PROJECT_ENVIRONMENT=.venv-3.13 make test",
     "guerdon score trajectories.json --format tau-bench --reward "
     "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
+    "guerdon score games.jsonl --reward examples/chess/reward.yaml --by player",
+    "guerdon serve examples.chess.environment:ChessEnvironment --reward examples/chess/reward.yaml",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",
     "guerdon serve number_env",
     "guerdon serve number_env --reward reward.yaml",
@@ -45,8 +47,11 @@ NO_RUN_COMMANDS = {
     "make interop",
     "make sandbox",
     "make test",
+    "pip install '.[chess]'",
     "pip install '.[judge]'",
     "pip install .",
+    "python -m examples.chess.pgn examples/chess/games.pgn > games.jsonl",
+    "python -m examples.chess.play",
     "python -m examples.tau_airline.replay",
 }
 SECONDS = 60
