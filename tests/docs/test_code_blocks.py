@@ -39,6 +39,8 @@ NO_RUN_COMMANDS = {
     "guerdon score games.jsonl --reward examples/chess/reward.yaml --by player",
     "guerdon serve examples.chess.environment:ChessEnvironment --reward examples/chess/reward.yaml",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",
+    "docker build -t number_env number_env",
+    "docker run --init -p 127.0.0.1:8000:8000 -e GUERDON_TOKEN number_env",
     "guerdon serve number_env",
     "guerdon serve number_env --reward reward.yaml",
     "make check",
