@@ -37,7 +37,7 @@ NO_RUN_COMMANDS = {
     "guerdon score trajectories.json --format tau-bench --reward "
     "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
     "guerdon score games.jsonl --reward examples/chess/reward.yaml --by player",
-    "guerdon serve examples.chess.environment:ChessEnvironment --reward examples/chess/reward.yaml",
+    "guerdon serve examples/chess --reward examples/chess/reward.yaml",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",
     "docker build -t number_env number_env",
     "docker run --init -p 127.0.0.1:8000:8000 -e GUERDON_TOKEN number_env",
