@@ -566,6 +566,19 @@ def test_score_rollouts_does_not_score_a_game_without_a_result():
         assert "the game has no result: it isn't over at ply 2" in row["error"]
 
 
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [([], "no message after this turn"), ([{"role": "user", "content": "Well done!"}], "JSON")],
+)
+def test_score_rollouts_does_not_score_a_game_without_its_last_observation(last, error):
+    [pgn] = read_pgn("1. f3 e5 2. g4 Qh4# 0-1")
+    row = to_rollout(pgn, "black")
+    row["messages"][-1:] = last
+    scored = next(score_rollouts(chess_reward(), [Rollout.from_row(row)]))
+    assert (scored["score"], scored["is_score_valid"]) == (None, False)
+    assert error in scored["error"]
+
+
 def test_score_rollouts_scores_a_recorded_game_like_the_environment():
     class Scripted:
         """Plays like `act`, with answers that can't be played between."""
