@@ -573,7 +573,8 @@ class StepRecorder(Recorder):
         if evaluation is None:
             pass
         elif evaluation.metadata is None:  # the author has called the rubric
-            evaluation.error = None  # the author has handled it
+            if observation.reward is not None:
+                evaluation.error = None  # the author has handled it
             _write(observation, _details(rubric, evaluation, observation.done, agents))
         elif observation.metadata.get(COMPONENTS) is not evaluation.components:
             _write(observation, evaluation.metadata)  # it is another than the scored one
