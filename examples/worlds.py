@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -57,6 +58,12 @@ class World:
         """The module whose function `act` plays it."""
         return f"examples.{self.name}.play"
 
+    @property
+    def reward(self) -> Path | None:
+        """The file of its reward; None if the environment's own is the only one."""
+        path = Path(__file__).parent / self.name / "reward.yaml"
+        return path if path.is_file() else None
+
 
 def _games(*names: str) -> list[dict[str, Any]]:
     return [{"game": name} for name in names]
@@ -64,6 +71,8 @@ def _games(*names: str) -> list[dict[str, Any]]:
 
 WORLDS = (
     World("connect4", "examples.connect4.environment:Connect4Environment"),
+    World("chess", "examples.chess.environment:ChessEnvironment"),
+    World("plan_mode", "examples.plan_mode.environment:PlanModeEnvironment"),
     World(
         "atari",
         "examples.atari.environment:AtariEnvironment",
@@ -120,16 +129,18 @@ async def play(world: World, url: str) -> list[Episode]:
 
 async def _serve_and_play(world: World) -> list[str]:
     """Return the row of a world."""
-    async with GenericEnvClient.from_module(world.environment) as server:
+    async with GenericEnvClient.from_module(world.environment, config=world.reward) as server:
         start = time.perf_counter()
         episodes = await play(world, server.base_url)
         seconds = time.perf_counter() - start
     steps = sum(map(len, episodes))
     scores = defaultdict[str, list[float]](list)
     for observation in (each for episode in episodes for each in episode):
-        for path, score in observation.metadata["reward_components"].items():
-            if "." not in path:
-                scores[path].append(score)
+        components = observation.metadata["reward_components"]
+        for path, score in components.items():
+            if not any(each.startswith(f"{path}.") for each in components):  # a leaf
+                name = path.rpartition(".")[2]
+                scores[path if name.startswith("rubric_") else name].append(score)
     returns = [sum(each.reward or 0.0 for each in episode) for episode in episodes]
     return [
         world.name,
@@ -148,7 +159,7 @@ def main() -> int:
     if unknown := set(names) - {world.name for world in WORLDS}:
         console.print(f"unknown: {', '.join(sorted(unknown))}; the worlds: {_listed(WORLDS)}")
         return 2
-    table = Table("world", "episodes", "steps", "mean return", "mean of components", "steps/s")
+    table = Table("world", "episodes", "steps", "mean return", "mean of leaves", "steps/s")
     failures = []
     start = time.perf_counter()
     for world in (world for world in WORLDS if world.name in names):
