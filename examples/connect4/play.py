@@ -18,22 +18,7 @@ from examples.connect4.environment import Connect4Environment
 from examples.connect4.models import Connect4Action, Connect4Observation
 from examples.connect4.opponent import scripted
 
-__all__ = ["act", "main", "play"]
-
-
-def act(observation: Connect4Observation, rng: random.Random) -> Connect4Action:
-    """Play like the scripted opponent.
-
-    Example:
-        >>> import random
-        >>> from examples.connect4.environment import Connect4Environment
-        >>> from examples.connect4.play import act
-        >>> act(Connect4Environment().reset(seed=1), random.Random(1)).column in range(7)
-        True
-    """
-    assert observation.turn is not None
-    column = scripted(Board.from_rows(observation.board), observation.turn, rng)
-    return Connect4Action(column=column)
+__all__ = ["main", "play"]
 
 
 def play(environment: Connect4Environment, *, seed: int) -> list[Connect4Observation]:
@@ -57,7 +42,8 @@ def play(environment: Connect4Environment, *, seed: int) -> list[Connect4Observa
     observation = environment.reset(seed=seed)
     observations = []
     while observation.turn is not None:
-        observation = environment.step(act(observation, rng))
+        column = scripted(Board.from_rows(observation.board), observation.turn, rng)
+        observation = environment.step(Connect4Action(column=column))
         observations.append(observation)
     return observations
 

@@ -460,6 +460,17 @@ def test_environment_types_that_are_declared_stay_whatever_step_is_annotated_wit
     assert (OnlyAsyncStep.action_type, OnlyAsyncStep.observation_type) == (Move, Observation)
 
 
+@pytest.mark.parametrize("annotation", ["np.ndarray", "pytest.Missing", "not Python"])
+def test_environment_types_are_read_whatever_else_step_is_annotated_with(annotation):
+    def step(self, action: Move, *, reward=None): ...
+
+    step.__annotations__ |= {"return": annotation, "reward": annotation}
+    made = type("CodeEnvironment", (ByAnnotation,), {"step": step})
+    undeclared = type("CodeEnvironment", (Environment,), {"step": step})
+    assert (made.action_type, made.observation_type) == (Move, Board)
+    assert (undeclared.action_type, undeclared.observation_type) == (Move, Observation)
+
+
 @pytest.mark.parametrize("annotation", [None, "Later", dict, Move | Action])
 def test_environment_action_type_that_is_not_declared_is_refused_when_it_is_created(annotation):
     def step(self, action): ...

@@ -539,3 +539,15 @@ def test_env_threads_a_future_that_was_cancelled_is_left_unchanged(fails):
         assert answered.result() == "before"
 
     asyncio.run(main())
+
+
+def test_env_call_in_a_loop_that_is_blocked_again_and_again_has_twice_its_limit():
+    waiting = asyncio.new_event_loop()
+    call = EnvCall(lambda: None, "step", waiting.create_future(), limit_s=10.0)
+    call.started_at = 100.0
+    for now in range(101, 121):
+        call.end_if_late(float(now), 0.9)
+    assert not call.waiting.done()
+    call.end_if_late(121.0, 0.9)
+    assert isinstance(call.waiting.exception(), EnvTimeoutError)
+    waiting.close()

@@ -251,6 +251,12 @@ def test_composer_rejects_a_score_outside_of_0_to_1_of_a_rubric_that_declares_no
     assert rubric.score(score, STEP).value is None
 
 
+@pytest.mark.parametrize("score", [1 - 0.9 - 0.1, 0.05 + 0.55 + 0.3 + 0.1])
+def test_composer_accepts_a_rounding_error_of_a_rubric_that_declares_no_range(score):
+    assert not 0 <= score <= 1
+    assert RubricComposer({"u": Undeclared()}, {"u": 2.0})(score, STEP) == 2 * score
+
+
 def test_composer_without_normalize_has_no_range_of_a_rubric_that_declares_none():
     rubric = RubricComposer({"u": Undeclared()}, {"u": 1.0}, normalize=False)
     assert (rubric(8.0, STEP), rubric.ranges()) == (8.0, {"u": None})

@@ -152,6 +152,21 @@ def test_state_dict_and_fingerprint_leave_out_what_forward_changes():
     assert copy.deepcopy(rubric).fingerprint() == fingerprint
 
 
+def test_state_dict_and_fingerprint_have_what_changes_in_place_before_the_first_call():
+    rubric, other = ClueQuality(), ClueQuality()
+    parent = WeightedSum([rubric], [1.0])
+    rubric.words.append("b")
+    assert rubric.fingerprint() != other.fingerprint()
+    assert parent.state_dict()["rubric_0.words"] == ["a", "b"]
+    fingerprint = parent.fingerprint()
+    parent("clue", None)
+    rubric.words.append("c")
+    assert parent.fingerprint() == fingerprint
+    other.reset()
+    other.turns = 7  # assigned by `reset`, too
+    assert other.fingerprint() == ClueQuality().fingerprint()
+
+
 @pytest.mark.parametrize(("name", "value"), [("limit", 4), ("words", ["b"])])
 def test_fingerprint_changes_with_an_attribute_that_is_assigned(name, value):
     rubric = ClueQuality()

@@ -13,12 +13,11 @@ from typing import Annotated
 
 import typer
 
-from guerdon import __version__
 from guerdon.errors import InvalidArgumentError, ScoringError
 
 __all__ = ["new"]
 
-TEMPLATES = ("environment.py", "test_environment.py", "README.md", "Dockerfile")
+TEMPLATES = ("environment.py", "test_environment.py", "README.md")
 
 
 def new(
@@ -32,7 +31,7 @@ def new(
 ) -> None:
     """Create a small environment with its test, which passes `guerdon check`.
 
-    It is a package of its own: environment.py, test_environment.py, README.md, Dockerfile.
+    It is a package of its own: environment.py, test_environment.py, README.md.
     """  # fmt: skip
     folder = Path(name)
     _check(folder)
@@ -85,6 +84,4 @@ def _filled(file: str, folder: Path) -> str:
     text = (files("guerdon.cli") / "template" / f"{file}.txt").read_text(encoding="utf-8")
     stem = folder.name.removesuffix("_env") or folder.name
     class_name = "".join(part.capitalize() for part in stem.split("_"))
-    return text.format(
-        name=folder.name, module=_module_of(folder), Name=class_name, version=__version__
-    )
+    return text.format(name=folder.name, module=_module_of(folder), Name=class_name)

@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 from guerdon._loading import name_of
 from guerdon._problems import place_text
 from guerdon.config.curriculum import Curriculum, EpisodeMeans, Progress
-from guerdon.config.patch import Entry, RewardPatch, read_patch
+from guerdon.config.patch import Entry, RewardPatch, read_patch, split_own
 from guerdon.config.schedules import Schedule
 from guerdon.config.schema import LISTS, SCHEMA_VERSION, RewardConfig
 from guerdon.config.tunables import configure, tunable_fields
@@ -67,6 +67,7 @@ class _Configuration:
         reweighted: The names of the entries whose weights were changed.
         entries: The rendered entries by name.
         own: The environment's own configuration.
+        own_changes: What was changed of it.
     """
 
     number: int
@@ -77,6 +78,7 @@ class _Configuration:
     reweighted: frozenset[str]
     entries: Mapping[str, dict[str, Any]]
     own: Mapping[str, Any]
+    own_changes: Mapping[str, Any]
 
     @property
     def version(self) -> str:
@@ -146,7 +148,9 @@ class RewardRuntime:
         }
         own = _as_json(own or {})
         digest = _digest(json.dumps([*entries.values(), *([own] if own else [])], sort_keys=True))
-        self._base = _Configuration(0, digest, weights, schedules, {}, frozenset(), entries, own)
+        self._base = _Configuration(
+            0, digest, weights, schedules, {}, frozenset(), entries, own, {}
+        )
         self._parent: RewardRuntime | None = None
         self._forget_changes()
 
@@ -212,10 +216,10 @@ class RewardRuntime:
         return Applied(episode, lambda: (undo(), marks.update(before)))
 
     def own(self, change: Any = None) -> dict[str, Any]:
-        """Return the environment's own configuration, as it would be after a change."""
-        present = self._current().own
-        sent = change if isinstance(change, Mapping) else {}
-        return {key: sent.get(key, each) for key, each in present.items()}
+        """Return what was changed of the environment's own configuration, with another change."""
+        present = self._current()
+        _, changed = split_own(change if isinstance(change, Mapping) else {}, present.own)
+        return {**present.own_changes, **changed}
 
     # Rendering ---------------------------------------------------------------------------------
 
@@ -277,6 +281,7 @@ class RewardRuntime:
             base.reweighted.union(changes.weights),
             {**base.entries, **entries},
             {**base.own, **changes.own},
+            {**base.own_changes, **changes.own},
         )
 
     # Changing ----------------------------------------------------------------------------------

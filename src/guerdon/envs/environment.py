@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
@@ -179,6 +180,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     transform: Callable[[Any], Any] | None = None
 
     _runtime: RewardRuntime | None = None  # the configuration of its reward, if it can change
+    _own_changes: Mapping[str, Any] = {}  # of its own configuration, as far as it has them
     _is_resetting: bool = False
 
     def __init__(
@@ -432,11 +434,12 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         }
 
     def _apply_own(self, own: Mapping[str, Any]) -> None:
-        """Change the author's own configuration where it differs."""
-        before = self._own_config() if own else {}
-        changed = {key: value for key, value in own.items() if before.get(key) != value}
+        """Make the changes of the author's own configuration that this environment doesn't have."""
+        had = self._own_changes
+        changed = {key: value for key, value in own.items() if key not in had or had[key] != value}
         if changed:
-            self.update_config(changed)
+            self.update_config(copy.deepcopy(changed))
+            self._own_changes = {**had, **changed}
 
     # As a context ------------------------------------------------------------------------------
 
@@ -537,13 +540,13 @@ def _type_arguments(cls: type[Any], base: type[Any]) -> tuple[Any, ...]:
 def _set_annotated_types(cls: type[Environment[Any, Any, Any]]) -> None:
     """Set the types that a class and its parents don't declare from the annotations of `step`."""
     step = cls.step if _overrides(cls, "step") else cls.step_async
-    try:
-        signature = inspect.signature(step, eval_str=True)
-    except NameError:  # of a class that isn't defined yet
-        return
-    annotations = [each.annotation for each in signature.parameters.values()][:2]
-    annotations[0] = signature.return_annotation  # in the place of self
+    signature = inspect.signature(step)
+    found = [each.annotation for each in signature.parameters.values()][1:2]
+    annotations = (signature.return_annotation, *found)
     for name, given in zip(("observation_type", "action_type"), annotations, strict=False):
+        if isinstance(given, str):
+            with contextlib.suppress(Exception):  # of a name that isn't defined yet, and others
+                given = eval(given, inspect.unwrap(step).__globals__)
         fits = isinstance(given, type) and issubclass(given, getattr(Environment, name))
         if fits and not _declares(cls, name):
             setattr(cls, name, given)
@@ -573,8 +576,7 @@ class StepRecorder(Recorder):
         if evaluation is None:
             pass
         elif evaluation.metadata is None:  # the author has called the rubric
-            if observation.reward is not None:
-                evaluation.error = None  # the author has handled it
+            evaluation.error = None  # the author has handled it
             _write(observation, _details(rubric, evaluation, observation.done, agents))
         elif observation.metadata.get(COMPONENTS) is not evaluation.components:
             _write(observation, evaluation.metadata)  # it is another than the scored one
@@ -650,14 +652,8 @@ def _agent_rewards(evaluation: Evaluation, agents: Sequence[str]) -> dict[str, f
 
 
 def _check_agents(agents: Sequence[str], observation: Observation) -> None:
-    """Check what an observation says about the agents, whoever wrote it."""
     metadata = observation.metadata
-    if AGENT_REWARDS not in metadata:
-        raise InvalidObservationError(
-            f"there is no `metadata[{AGENT_REWARDS!r}]`: name a child of the rubric after each of "
-            f"the agents {list(agents)}, or set it in step"
-        )
-    check_agent_rewards(metadata[AGENT_REWARDS], agents, error=InvalidObservationError)
+    check_agent_rewards(metadata.get(AGENT_REWARDS), agents, error=InvalidObservationError)
     if metadata.get(AGENT) not in agents and not observation.done:
         raise InvalidObservationError(
             f"`metadata[{AGENT!r}]` must name the agent that acts next, one of {list(agents)}, got "

@@ -447,12 +447,12 @@ class EnvCall:
         Args:
             now: The time on the monotonic clock.
             blocked_s: Seconds for which the event loop just couldn't run. The call has that time
-                in addition: it may have been blocked, too.
+                in addition, up to its limit again: it may have been blocked, too.
         """
         waiting, started, waited = self.waiting, self.started_at, now - self.submitted_at
         if waiting is None or waiting.done():
             return
-        self.added_s += min(blocked_s, self.limit_s)
+        self.added_s = min(self.added_s + blocked_s, self.limit_s)
         if started and now - started > self.limit_s + self.added_s:
             text = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
             text += blocked_by(started)

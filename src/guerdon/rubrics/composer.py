@@ -23,6 +23,9 @@ __all__ = ["RubricComposer", "ScoreRange"]
 
 logger = logging.getLogger("guerdon.config")
 
+# How far a score may be outside of [0, 1]: 1 - 0.9 - 0.1 is less than 0.
+ROUNDING = 1e-9
+
 # Locked while an observed range grows, which is rare; shared, so that composers can be copied.
 _widening = threading.Lock()
 
@@ -282,9 +285,9 @@ class RubricComposer(Weighted):
         found = self._range_of(name)
         if found is None or found.low == found.high:
             return min(max(score, 0.0), 1.0)
-        if found.source == "default" and not 0.0 <= score <= 1.0:
+        if found.source == "default" and abs(score - 0.5) > 0.5 + ROUNDING:
             raise InvalidScoreError(
-                f"{name!r} returned {score:g} and declares no finite score_range, so that it must "
+                f"{name!r} returned {score!r} and declares no finite score_range, so that it must "
                 "be in [0, 1]: declare a score_range, or use normalize: observed or false",
                 value=score,
             )

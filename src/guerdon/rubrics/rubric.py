@@ -18,7 +18,7 @@ from guerdon.errors import AsyncRubricError, RubricDefinitionError, RubricError,
 from guerdon.rubrics import evaluation, step_rewards
 from guerdon.rubrics.calling import CONTAINER, LEAF, PLAIN, SLOW, call
 from guerdon.rubrics.evaluation import is_async_callable
-from guerdon.rubrics.recording import Recorder, current, of_step, score_of
+from guerdon.rubrics.recording import Recorder, current, score_of
 from guerdon.rubrics.state import (
     configuring_names,
     episode_names,
@@ -91,11 +91,8 @@ class RubricMeta(ABCMeta):
         rubric = super().__call__(*args, **kwargs)
         if "_children" not in rubric.__dict__:
             raise not_initialized(cls)
-        rubric.__dict__["_made"] = {
-            name: made(value)
-            for name, value in rubric.__dict__.items()
-            if name[:1] != "_" and name not in rubric._given
-        }
+        rubric.__dict__["_made"] = None
+        rubric._changed()  # if it was evaluated, or described, in its own __init__
         return rubric
 
     @property
@@ -141,6 +138,8 @@ def _once_per_pass(reset: Callable[[Any], None]) -> Callable[[Any], None]:
     def once(self: Rubric) -> None:
         done = _done.get()
         if done is None:  # the outermost reset
+            if "_made" in self.__dict__:  # else its own __init__ calls this
+                self._find_traits()  # which keeps the configuration, before `reset` changes it
             token = _done.set(set())
             try:
                 once(self)
@@ -433,13 +432,13 @@ class Rubric(metaclass=RubricMeta):
             raise AsyncRubricError(
                 f"{type(self).__name__} has an async member: use `await rubric.score_async(…)`"
             )
-        with Recorder(parent=of_step()) as recorder, contextlib.suppress(Exception):
+        with Recorder() as recorder, contextlib.suppress(Exception):
             self(action, observation)
         return score_of(recorder.frames[-1])
 
     async def score_async(self, action: Any, observation: Any) -> Score:
         """Like `score`, for any tree, evaluated as by `evaluate`."""
-        with Recorder(parent=of_step()) as recorder, contextlib.suppress(Exception):
+        with Recorder() as recorder, contextlib.suppress(Exception):
             await self.evaluate(action, observation)
         return score_of(recorder.frames[-1])
 
@@ -672,7 +671,7 @@ class Rubric(metaclass=RubricMeta):
             raise RubricDefinitionError(f"{where}: a name must be a non-empty string without dots")
         if self._is_reserved(name):
             raise RubricDefinitionError(f"{where}: it would hide an attribute of that name")
-        if child is self or id(self) in child._find_traits().paths:
+        if any(each is self for each in (child, *child.rubrics())):
             raise RubricDefinitionError(f"{where}: it is that very rubric, or contains it")
 
     @classmethod
@@ -701,6 +700,12 @@ class Rubric(metaclass=RubricMeta):
         traits = self._traits
         if traits is None:
             below = [child._find_traits() for child in self._children.values()]
+            if self.__dict__.get("_made", ()) is None:  # it is used for the first time
+                self.__dict__["_made"] = {
+                    name: made(value)
+                    for name, value in self.__dict__.items()
+                    if name[:1] != "_" and name not in self._given
+                }
             traits = self.__dict__["_traits"] = Traits(
                 is_async=self._is_async or any(each.is_async for each in below),
                 waits=self._waits or any(each.waits for each in below),

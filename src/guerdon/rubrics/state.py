@@ -94,14 +94,14 @@ def configured(rubric: Any) -> Iterator[tuple[str, Any]]:
     """Yield the public attributes that configure a rubric, with their values.
 
     The arguments of ``__init__`` and declared names have their present values. All others have
-    those that they had after ``__init__``, or that were assigned since, except by `forward`,
-    `reset` and the like: what these change is the state of an episode.
+    those that they had when it was first called or reset, or that were assigned since, except by
+    `forward`, `reset` and the like: what these change is the state of an episode.
     """
-    kept = rubric.__dict__.get("_made", {})
+    kept = rubric.__dict__.get("_made")
     for name, value in rubric.__dict__.items():
         if name.startswith("_") or name in NO_STATE:
             continue
-        if name in rubric._given or "_made" not in rubric.__dict__:
+        if name in rubric._given or kept is None:
             yield name, value
         elif name in kept:
             yield name, kept[name][0] if kept[name] else value

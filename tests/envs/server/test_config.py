@@ -1,6 +1,8 @@
 """The configuration over the wire: reading it, changing it, and rejecting a change as a whole."""
 
+import ast
 import asyncio
+import itertools
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +11,7 @@ import httpx
 import pytest
 
 from guerdon import Environment, Rubric, RubricComposer, create_app
-from tests.envs.server.worlds import RESET, Echo, Length, step
+from tests.envs.server.worlds import RESET, Echo, Length, Said, step
 
 
 class Fixed(Rubric):
@@ -540,3 +542,38 @@ def test_config_message_changes_the_own_configuration_in_one_session(serve):
     assert reply["data"]["config"]["bonus"] == 2
     assert (reward(one), reward(two)) == (3.0, 1.0)
     assert server.http.get("/config").json()["bonus"] == 0.0
+
+
+def test_post_config_changes_only_the_sent_part_of_the_own_configuration(serve):
+    made = itertools.count()
+
+    class Tracks(Bonus):
+        """Its configuration differs between environments, and changes while it runs."""
+
+        def __init__(self):
+            super().__init__()
+            self.own = {"number": next(made), "level": 0, "words": ("a", "b")}
+
+        def get_config(self):
+            return dict(self.own)
+
+        def update_config(self, config):
+            self.own.update(config)
+
+        def step(self, action, timeout_s=None, **kwargs):
+            self.own["level"] += 1
+            return Said(text=repr(self.own))
+
+    def own(client):
+        client.ask(RESET)
+        return ast.literal_eval(client.ask(step("hello"))["data"]["observation"]["text"])
+
+    server = serve(Tracks)
+    client = server.client()
+    first = own(client)
+    assert (first["level"], first["words"]) == (1, ("a", "b"))
+    assert own(client) == {**first, "level": 2}
+    assert own(server.client())["number"] > first["number"]
+    assert server.http.post("/config", json={"level": 10}).status_code == 200
+    assert own(client) == {**first, "level": 11}
+    assert own(client) == {**first, "level": 12}

@@ -312,6 +312,22 @@ def test_sqlite_cache_of_a_file_that_hangs_is_skipped(tmp_path, monkeypatch, cap
     cache.close()
 
 
+def test_sqlite_cache_fetch_waits_its_turn_for_a_file_that_works(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("guerdon.rubrics.judge.cache.DEADLINE_S", 0.3)
+    monkeypatch.setattr("guerdon.rubrics.judge.cache.MANY", 1)
+    cache, select = SqliteCache(tmp_path / "cache"), SqliteCache._select
+    never = threading.Event()
+    monkeypatch.setattr(cache, "_select", lambda key: never.wait(0.05) or select(cache, key))
+
+    async def main():
+        return await asyncio.gather(*(cache.fetch(f"{number}", _answer) for number in range(9)))
+
+    assert asyncio.run(main()) == ["answer"] * 9
+    assert [cache.get(f"{number}") for number in range(9)] == ["answer"] * 9
+    assert caplog.text == ""
+    cache.close()
+
+
 def test_sqlite_cache_can_be_made_of_a_file_that_hangs(tmp_path, monkeypatch):
     released = threading.Event()
     monkeypatch.setattr("guerdon.rubrics.judge.cache.DEADLINE_S", 0.01)

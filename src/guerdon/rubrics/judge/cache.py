@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 LOCKED_S = 1.0  # how long to wait for another process that writes
 DEADLINE_S = 2.0  # how long to wait for a file, such as one on a network drive that hangs
+MANY = 100  # reads and writes in that time: then the file works, and others wait for their turn
 SKIPPED_S = 30.0  # how long a file that failed is not used
 
 
@@ -225,6 +226,7 @@ class SqliteCache(Cache):
         self._executor = ThreadPoolExecutor(1, "guerdon-cache")
         self._skipped_until = 0.0
         self._puts = -1  # the first one trims
+        self._finished = 0
 
     def _start(self, work: Callable[..., T | None], *values: str) -> Future[T | None]:
         if self._process != os.getpid():
@@ -239,19 +241,31 @@ class SqliteCache(Cache):
         return nothing
 
     def _result(self, started: Future[T | None]) -> T | None:
-        try:
-            return started.result(DEADLINE_S)
-        except TimeoutError:
-            started.cancel()
-            self._skip(f"no answer in {DEADLINE_S:g} s")
-            return None
+        finished = None
+        while self._works_since(finished):
+            finished = self._finished
+            with suppress(TimeoutError):
+                return started.result(DEADLINE_S)
+        started.cancel()
+        return None
 
     async def _result_async(self, started: Future[T | None]) -> T | None:
+        result, finished = asyncio.wrap_future(started), None
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(started), DEADLINE_S)
-        except TimeoutError:
-            self._skip(f"no answer in {DEADLINE_S:g} s")
+            while self._works_since(finished):
+                finished = self._finished
+                if (await asyncio.wait([result], timeout=DEADLINE_S))[0]:
+                    return result.result()
             return None
+        finally:
+            result.cancel()
+
+    def _works_since(self, finished: int | None) -> bool:
+        """Whether a call may wait for `DEADLINE_S`, or again; if not, the file is skipped."""
+        if finished is None or self._finished - finished >= MANY:
+            return True
+        self._skip(f"no answer in {DEADLINE_S:g} s")
+        return False
 
     def _is_skipped(self) -> bool:
         return time.monotonic() < self._skipped_until
@@ -272,6 +286,8 @@ class SqliteCache(Cache):
         except sqlite3.Error as error:
             self._skip(error)
             return None
+        finally:
+            self._finished += 1
 
     def _select(self, key: str) -> str | None:
         statement = "SELECT value FROM guerdon_answers WHERE key = ?"

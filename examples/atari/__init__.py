@@ -1,1 +1,0 @@
-"""Atari games: one environment, a rubric for each game, and images on the wire."""

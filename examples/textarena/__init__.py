@@ -1,1 +1,0 @@
-"""The text games of the package textarena: one environment, its rewards as rubrics."""
