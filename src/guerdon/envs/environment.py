@@ -294,20 +294,12 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         traits = rubric._traits or rubric._find_traits()
         if traits.is_async or traits.waits:  # members that wait do so concurrently
             return run(self.score_async(action, observation))
-        return self._scored(rubric, evaluate_step(rubric, action, observation), observation)
+        return _scored(self, evaluate_step(rubric, action, observation), observation)
 
     async def score_async(self, action: ActT, observation: ObsT) -> ObsT:
         """Like `score`, without blocking the event loop."""
-        rubric = self.rubric
-        evaluation = await evaluate_step_async(rubric, action, observation)
-        return self._scored(rubric, evaluation, observation)
-
-    def _scored(self, rubric: Rubric, evaluation: Evaluation, observation: ObsT) -> ObsT:
-        """Write an evaluation and its reward into an observation."""
-        evaluation.metadata = _details(rubric, evaluation, observation.done, self.agents)
-        observation.reward = evaluation.value
-        _write(observation, evaluation.metadata)
-        return observation
+        evaluation = await evaluate_step_async(self.rubric, action, observation)
+        return _scored(self, evaluation, observation)
 
     def _apply_rubric(self, action: ActT, observation: ObsT) -> float:
         """Return the reward of a step; raises what the rubric raises."""
@@ -601,7 +593,7 @@ class StepRecorder(Recorder):
             or not _is_caused_by(error, evaluation.error)
         ):
             raise error
-        return self.environment._scored(rubric, evaluation, evaluation.observation)  # type: ignore[no-any-return]
+        return _scored(self.environment, evaluation, evaluation.observation)
 
 
 def _is_caused_by(error: Exception, failure: Exception | None) -> bool:
@@ -611,6 +603,17 @@ def _is_caused_by(error: Exception, failure: Exception | None) -> bool:
     if failure is None or not isinstance(error, ValidationError):
         return False
     return any(each.get("ctx", {}).get("error") is failure for each in error.errors())
+
+
+def _scored(
+    environment: Environment[Any, Any, Any], evaluation: Evaluation, observation: ObsT
+) -> ObsT:
+    """Write an evaluation and its reward into an observation."""
+    rubric, agents = environment.rubric, environment.agents
+    evaluation.metadata = _details(rubric, evaluation, observation.done, agents)
+    observation.reward = evaluation.value
+    _write(observation, evaluation.metadata)
+    return observation
 
 
 def _details(
