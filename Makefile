@@ -1,6 +1,6 @@
 # Every target installs what it needs: a machine with git, make and Python 3.11 or newer is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop coverage bench clean
+.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds coverage bench clean
 
 PYTHON ?= python3
 # uv if it is installed, otherwise a copy in .tools.
@@ -68,6 +68,16 @@ api: setup  ## Write docs/api.md from the docstrings.
 interop: setup  ## Test against openenv's clients, servers and rubrics.
 	@$(RUN) python -m interop
 
+# Packages that are GPL, or depend on one that is, are installed for these games only.
+WORLDS := UV_PROJECT_ENVIRONMENT=.venv-worlds $(UV)
+worlds: $(filter .tools/bin/uv,$(UV))  ## Play the worlds in examples/, and test those of Atari and textarena.
+	@$(WORLDS) sync --frozen --quiet --compile-bytecode --extra atari --extra textarena
+	@$(WORLDS) run --no-sync python -m examples.worlds
+	$(WORLDS) run --no-sync pytest -n 2 --dist worksteal -q tests/examples/test_atari.py \
+		tests/examples/test_textarena.py
+	$(WORLDS) run --no-sync pytest -q tests/docs/test_code_blocks.py --docs \
+		-k "code_blocks_run and (world-atari or world-textarena)"
+
 coverage: setup  ## Run the fast tests and report the lines that they miss.
 	$(PYTEST) $(FAST) -m "not edge" --cov=guerdon --cov-report=term:skip-covered
 
@@ -75,4 +85,4 @@ bench: setup  ## Measure speed beside the stated bars (a few minutes).
 	$(RUN) python -m benchmarks
 
 clean:  ## Remove what the other targets created.
-	rm -rf .venv .venv-newest .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-newest .venv-worlds .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

@@ -16,7 +16,7 @@ from guerdon.errors import EpisodeError, InvalidArgumentError
 
 __all__ = ["CHANCES", "ChessEnvironment"]
 
-# With the last of so many answers in a row that can't be played, the game is lost.
+# The number of answers in a row that can't be played after which the game is lost.
 CHANCES = 3
 
 

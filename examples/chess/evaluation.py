@@ -1,6 +1,6 @@
 """How good a position is for a side: material, mobility, and the safety of its king.
 
-Each is a number in [0, 1], and 0.5 where both sides have the same.
+Each is a number in [0, 1]. Of material and mobility, both sides have 0.5 in a balanced position.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def material(fen: str, side: Side) -> float:
 
 
 def mobility(fen: str, side: Side) -> float:
-    """Return the side's share of the squares that pieces reach: of their moves, in a word.
+    """Return the side's share of the squares that the pieces of both sides can reach.
 
     Example:
         >>> from examples.chess.evaluation import mobility

@@ -71,7 +71,8 @@ def read_pgn(text: str) -> Iterator[PgnGame]:
     game = PgnGame(1)
     for token in _tokens(text):
         if token["name"]:
-            if game.moves:  # the game before has no result at its end
+            # The game before has no result at its end.
+            if game.moves or token["name"] in game.headers:
                 yield game
                 game = PgnGame(game.number + 1)
             game.headers[token["name"]] = re.sub(r"\\(.)", r"\1", token["value"])
@@ -98,8 +99,10 @@ def _tokens(text: str) -> Iterator[re.Match[str]]:
             depth += 1 if token["bracket"] == "(" else -1
         elif depth == 0:
             yield token
+        if depth < 0:
+            break
     if depth != 0:
-        raise InvalidArgumentError("the brackets of variations don't match")
+        raise InvalidArgumentError("not PGN: the brackets of variations don't match")
 
 
 def replay(pgn: PgnGame) -> Game:
@@ -154,12 +157,13 @@ def to_rollout(pgn: PgnGame, side: Side) -> dict[str, Any]:
         last_moves.append(san)
         if is_own:
             messages.append({"role": "assistant", "content": san})
-    messages.append(_message(game, side, previous, last_moves, _ended(pgn, game)))
+    ended = _ended(pgn, game)
+    messages.append(_message(game, side, previous, last_moves, ended))
     return {
         "id": f"{pgn.number}-{side}",
         "side": side,
         "player": pgn.headers.get(side.capitalize(), "?"),
-        "result": pgn.result,
+        "result": ended[0] if ended else game.result,
         "messages": messages,
     }
 
@@ -210,15 +214,16 @@ def _play_next(pgn: PgnGame, game: Game) -> str:
 
 def _ended(pgn: PgnGame, game: Game) -> tuple[Result, str] | None:
     """How the game ended otherwise than by the rules; None if it didn't."""
-    results = {pgn.result, pgn.headers.get("Result", pgn.result), game.result or pgn.result}
-    if len(results) > 1:
+    known = {pgn.result, pgn.headers.get("Result", "*"), game.result or "*"} - {"*"}
+    if len(known) > 1:
         raise InvalidArgumentError(
-            f"game {pgn.number}: the result is {pgn.result} after the moves, "
-            f"{pgn.headers.get('Result', 'absent')} in the header, and {game.result} on the board"
+            f"game {pgn.number}: the file or the board has different results: "
+            f"{', '.join(sorted(known))}"
         )
-    for result in RESULTS:
-        if result == pgn.result and game.result is None:
-            return result, "resignation or agreement"
+    if game.result is None:
+        for result in RESULTS:
+            if result in known:
+                return result, "resignation or agreement"
     return None
 
 

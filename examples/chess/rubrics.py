@@ -42,7 +42,14 @@ def _seen(observation: Seen) -> ChessObservation:
 
 
 class FormatRubric(Rubric):
-    """The answer states one move, in SAN or in UCI's notation."""
+    """The answer states one move, in SAN or in UCI's notation.
+
+    Example:
+        >>> from examples.chess.models import ChessAction
+        >>> from examples.chess.rubrics import FormatRubric
+        >>> [FormatRubric()(ChessAction(content=text), None) for text in ("e4", "Hello!")]
+        [1.0, 0.0]
+    """
 
     score_range = (0.0, 1.0)
 
@@ -74,20 +81,20 @@ class ChessWinLossRubric(ExponentialDiscountingTrajectoryRubric):
     """A win scores 1, a draw 0.5, a loss 0; earlier moves get the discounted outcome.
 
     Example:
-        >>> from examples.chess.environment import ChessEnvironment
+        >>> from examples.chess.pgn import read_pgn, to_rollout
         >>> from examples.chess.rubrics import ChessWinLossRubric
-        >>> environment = ChessEnvironment()
-        >>> environment.rubric.get_rubric("rubric_2.rubric_0").gamma
-        0.99
+        >>> from guerdon import Rollout, score_rollouts
+        >>> [game] = read_pgn("1. f3 e5 2. g4 Qh4# 0-1")
+        >>> rollout = Rollout.from_row(to_rollout(game, "black"))
+        >>> [row["step_rewards"] for row in score_rollouts(ChessWinLossRubric(0.5), [rollout])]
+        [[0.5, 1.0]]
 
     Args:
         gamma: The discount, in [0, 1].
+        intermediate_reward: The score of the steps before the last, a finite number.
     """
 
     score_range = (0.0, 1.0)
-
-    def __init__(self, gamma: float = 0.99) -> None:
-        super().__init__(gamma=gamma)
 
     def score_trajectory(self, trajectory: list[tuple[Any, Any]]) -> float:
         """Return the outcome for the agent's side."""
@@ -124,7 +131,7 @@ class Material(_Change):
 
 
 class Mobility(_Change):
-    """The change of the agent's share of the squares that pieces reach."""
+    """The change of the agent's share of the squares that pieces can reach."""
 
     share = staticmethod(mobility)
 

@@ -18,7 +18,22 @@ from examples.connect4.environment import Connect4Environment
 from examples.connect4.models import Connect4Action, Connect4Observation
 from examples.connect4.opponent import scripted
 
-__all__ = ["main", "play"]
+__all__ = ["act", "main", "play"]
+
+
+def act(observation: Connect4Observation, rng: random.Random) -> Connect4Action:
+    """Play like the scripted opponent.
+
+    Example:
+        >>> import random
+        >>> from examples.connect4.environment import Connect4Environment
+        >>> from examples.connect4.play import act
+        >>> act(Connect4Environment().reset(seed=1), random.Random(1)).column in range(7)
+        True
+    """
+    assert observation.turn is not None
+    column = scripted(Board.from_rows(observation.board), observation.turn, rng)
+    return Connect4Action(column=column)
 
 
 def play(environment: Connect4Environment, *, seed: int) -> list[Connect4Observation]:
@@ -42,8 +57,7 @@ def play(environment: Connect4Environment, *, seed: int) -> list[Connect4Observa
     observation = environment.reset(seed=seed)
     observations = []
     while observation.turn is not None:
-        column = scripted(Board.from_rows(observation.board), observation.turn, rng)
-        observation = environment.step(Connect4Action(column=column))
+        observation = environment.step(act(observation, rng))
         observations.append(observation)
     return observations
 

@@ -19,7 +19,7 @@ def inside(tmp_path):
     return lambda *args: run_inside(tmp_path, *args)
 
 
-FILES = {"__init__.py", "environment.py", "test_environment.py", "README.md"}
+FILES = {"__init__.py", "environment.py", "test_environment.py", "README.md", "Dockerfile"}
 
 
 def its_tests_pass(where, folder, environ):

@@ -21,6 +21,7 @@ import sys
 import tomllib
 import traceback
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -32,13 +33,20 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+# Documents about packages that only `make worlds` installs, and runs these documents.
+PACKAGES = {"world-atari.md": "ale_py", "world-textarena.md": "textarena"}
+TO_RUN = [document for document in DOCUMENTS if find_spec(PACKAGES.get(document.name, "guerdon"))]
 NO_RUN_COMMANDS = {
     "UV_PYTHON=3.13 UV_PROJECT_ENVIRONMENT=.venv-3.13 make test",
     "guerdon score trajectories.json --format tau-bench --reward "
     "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
     "guerdon score games.jsonl --reward examples/chess/reward.yaml --by player",
-    "guerdon serve examples.chess.environment:ChessEnvironment --reward examples/chess/reward.yaml",
+    "guerdon serve examples/chess --reward examples/chess/reward.yaml",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",
+    "docker build -t number_env number_env",
+    "docker run --init -p 127.0.0.1:8000:8000 -e GUERDON_TOKEN number_env",
+    "guerdon serve examples/atari",
+    "guerdon serve examples/textarena",
     "guerdon serve number_env",
     "guerdon serve number_env --reward reward.yaml",
     "make check",
@@ -48,11 +56,15 @@ NO_RUN_COMMANDS = {
     "make sandbox",
     "make test",
     "pip install '.[chess]'",
+    "pip install '.[atari]'",
     "pip install '.[judge]'",
+    "pip install '.[textarena]'",
     "pip install .",
     "python -m examples.chess.pgn examples/chess/games.pgn > games.jsonl",
     "python -m examples.chess.play",
+    "python -m examples.atari.play",
     "python -m examples.tau_airline.replay",
+    "python -m examples.textarena.play",
 }
 SECONDS = 60
 
@@ -217,7 +229,7 @@ def clean_imports():
 
 @pytest.mark.docs
 @pytest.mark.usefixtures("clean_imports")
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("document", TO_RUN, ids=lambda path: str(path.relative_to(ROOT)))
 def test_code_blocks_run(document, tmp_path):
     runner = DocumentRunner(tmp_path)
     for block in blocks_of(document.read_text(encoding="utf-8"), document.relative_to(ROOT)):

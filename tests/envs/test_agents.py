@@ -2,7 +2,15 @@
 
 import pytest
 
-from guerdon import EnvClient, EnvPool, Rubric, RubricDict, WeightedSum, create_app
+from guerdon import (
+    EnvClient,
+    EnvPool,
+    Rubric,
+    RubricDict,
+    WeightedSum,
+    check_environment,
+    create_app,
+)
 from guerdon.envs import ASGITransport
 from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import InvalidObservationError
@@ -80,7 +88,7 @@ def test_agent_rewards_can_be_set_by_the_environment():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (None, "must be a dict of rewards by agent, got None"),
+        ("none", "must be a dict of rewards by agent, got 'none'"),
         ([1.0, 2.0], "must be a dict"),
         ({"asker": 1.0}, r"lacks the reward of 'teller'; the agents are \['asker', 'teller'\]"),
         ({"asker": 1.0, "teller": 0.0, "judge": 0.0}, "has 'judge', but the agents are"),
@@ -98,7 +106,10 @@ def test_agent_rewards_that_are_invalid_are_an_error(given, message):
 
 
 def test_agents_with_rubrics_of_other_names_need_agent_rewards():
-    with pytest.raises(InvalidObservationError, match="got None"):
+    message = (
+        r"no `metadata\['agent_rewards'\]`: name a child of the rubric after each of the agents"
+    )
+    with pytest.raises(InvalidObservationError, match=message):
         step(Duel(WeightedSum([Letters("a"), Letters("t")], weights=[1.0, 1.0])))
 
 
@@ -135,3 +146,15 @@ def test_agent_rewards_of_an_async_rubric():
 
     observation = step(Duel(by_letter(judge=Slow())))
     assert observation.metadata["agent_rewards"] == {"asker": 1.0, "teller": 2.0}
+
+
+def test_check_environment_reports_a_reset_that_names_no_agent():
+    class Silent(Duel):
+        def reset(self, **kwargs):
+            return Heard(text="begin")
+
+    assert check_environment(Duel).ok
+    [problem] = check_environment(Silent).problems
+    assert "the reset must name one of the agents ['asker', 'teller'] in metadata['agent']" in (
+        problem.detail
+    )

@@ -60,6 +60,44 @@ def test_configured_env_an_environments_own_rubric_is_replaced():
         assert world.step(Move()).metadata["reward_components"] == {"half": 0.5, "value": 1.0}
 
 
+class Bonus(Bare):
+    """Has a configuration of its own, as in the draft on reward pipelines."""
+
+    def __init__(self):
+        super().__init__()
+        self.bonus = 0.0
+
+    def get_config(self):
+        return {"bonus": self.bonus}
+
+    def update_config(self, config):
+        if config["bonus"] < 0:
+            raise ValueError("bonus must not be negative")
+        self.bonus = config["bonus"]
+
+    def step(self, action, timeout_s=None, **kwargs):
+        observation = super().step(action)
+        observation.reward += self.bonus
+        return observation
+
+
+def test_configured_env_update_config_changes_the_own_configuration_of_its_environments():
+    with ConfiguredEnv(lambda: Bonus(), config()) as configured:
+        assert configured.get_config()["bonus"] == 0.0
+        world = configured()
+        world.reset()
+        configured.update_config({"bonus": 3, "weights": {"half": 2.0}})
+        assert configured.get_config()["bonus"] == 3
+        assert world.step(Move()).reward == 1.5
+        world.reset()
+        assert world.step(Move()).reward == 5.0
+        version = configured.get_config()["version"]
+        refused = "the environment refused it: ValueError: bonus must not be negative"
+        with pytest.raises(RewardConfigError, match=refused):
+            configured.update_config({"bonus": -1, "weights": {"half": 1.0}})
+        assert configured.get_config()["version"] == version
+
+
 @pytest.mark.parametrize("world", [Bare, Async])
 def test_configured_env_a_pool_takes_a_change_over_slot_by_slot(world):
     move = Move()

@@ -305,6 +305,39 @@ def test_step_metadata_a_curriculum_sees_what_compute_of_a_composer_returned():
     assert rewards == [1.0, 1.0, 2.0]
 
 
+class ByTree(World):
+    """Reads the score of the tree, as code that wants its reasons does."""
+
+    def step(self, action, timeout_s=None, **kwargs):
+        board = Board(done=action.value == 0)
+        self.found = self.rubric.score(action, board)
+        return board.with_reward(self.found.value)
+
+
+class ByTreeAsync(Async):
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        board = Board(done=action.value == 0)
+        self.found = await self.rubric.score_async(action, board)
+        return board.with_reward(self.found.value)
+
+
+@pytest.mark.parametrize("way", [ByTree, ByTreeAsync])
+def test_step_metadata_score_of_a_rubric_is_recorded_like_a_call(way):
+    world = way(WeightedSum([Half(), Value(), Length(gamma=0.5)], [1, 1, 1]))
+    board = driven(world, Move(value=0))
+    assert board.reward == world.found.value == 1.5
+    assert board.metadata["reward_components"] == world.found.components()
+    assert board.metadata["reward_fingerprint"] == world.rubric.fingerprint()
+    assert board.metadata["step_rewards"] == [1.5]
+
+
+def test_step_metadata_a_score_that_failed_is_reported_with_its_path():
+    board = driven(ByTree(Sequential(Half(), Down())))
+    assert board.reward is None
+    assert board.metadata["reward_failed"] == "rubric_1"
+    assert board.metadata["reward_components"] == {"rubric_0": 0.5}
+
+
 # What the author does beside scoring ----------------------------------------------------------
 
 

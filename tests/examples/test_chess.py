@@ -1,6 +1,7 @@
 """Chess: rules, notation, opponents, the environment, its reward, and games from PGN."""
 
 import asyncio
+import contextlib
 import doctest
 import importlib
 import itertools
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from examples.chess import evaluation, game, opponents
 from examples.chess.environment import CHANCES, ChessEnvironment
@@ -87,8 +90,18 @@ def perft(fen, depth):
     return sum(perft(Game(fen).after(san), depth - 1) for san in now.legal_moves)
 
 
-def test_legal_moves_have_the_published_perft_of_the_first_position():
-    assert [perft(START, depth) for depth in (1, 2, 3)] == [20, 400, 8902]
+@pytest.mark.parametrize(
+    ("fen", "counts"),
+    [
+        (START, [20, 400, 8902]),
+        ("r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1", [48, 2039]),
+        ("8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1", [14, 191, 2812]),
+        ("r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1", [6, 264, 9467]),
+        ("rnbq1k1r/pp1Pbppp/2p5/8/2B5/8/PPP1NnPP/RNBQK2R w KQ - 1 8", [44, 1486]),
+    ],
+)
+def test_legal_moves_have_the_published_perft(fen, counts):
+    assert [perft(fen, depth + 1) for depth in range(len(counts))] == counts
 
 
 def test_legal_moves_have_castling_promotions_and_en_passant():
@@ -156,6 +169,13 @@ def test_read_move_reads_san_and_uci_alone_or_in_a_tag(answer, move):
 def test_read_move_rejects_other_answers(answer):
     with pytest.raises(InvalidArgumentError, match=r"such as Nf3, or UCI, .* <move>Nf3</move>"):
         read_move(answer)
+
+
+@given(st.text("abcdefgh12345678KQRBNOx=+#-<>/move ") | st.text())
+def test_read_move_and_find_move_reject_any_other_text(text):
+    legal = Game(MANY).legal_moves
+    with contextlib.suppress(InvalidArgumentError):
+        assert find_move(read_move(text), legal, "white") in legal
 
 
 @pytest.mark.parametrize(
@@ -485,6 +505,9 @@ def test_read_pgn_skips_comments_variations_and_annotations():
     assert (two.headers, two.moves, two.result) == ({"White": "Bob"}, ["0-0"], "*")
     assert (three.number, three.moves, three.result) == (3, ["d4"], "*")
     assert list(read_pgn("\n")) == []
+    assert [pgn.headers for pgn in read_pgn('[Round "1"] [Round "2"] 1. e4 *')] == [
+        {"Round": "1"}, {"Round": "2"}
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -492,7 +515,7 @@ def test_read_pgn_skips_comments_variations_and_annotations():
     [
         ("1. e4\n{no end", "line 2: not PGN: '{no end'"),
         ("1. e4 (1. d4", "brackets"),
-        ("1. e4 )", "brackets"),
+        ("1. e4 ) e5 ( 2. d4", "brackets"),
         ("[White Ann]", "line 1: not PGN"),
         ("<html>", "line 1: not PGN"),
     ],
@@ -508,9 +531,8 @@ def test_read_pgn_rejects_what_is_no_pgn(text, message):
         ("1. e4 e5 2. Ke3 *", "game 1, ply 3: 'Ke3' is not a legal move of white"),
         ("1. Nf3 a6 2. d4 a5 3. Nd2 *", "game 1, ply 5: 'Nd2' is ambiguous"),
         ("1. f3 e5 2. g4 Qh4# 3. e4 0-1", "game 1, ply 5: 'e4' after the end by checkmate"),
-        ("1. f3 e5 2. g4 Qh4# 1-0", "the result is 1-0 after the moves, absent in the header, "
-         "and 0-1 on the board"),
-        ('[Result "1-0"] 1. e4 0-1', "0-1 after the moves, 1-0 in the header, and None on the"),
+        ("1. f3 e5 2. g4 Qh4# 1-0", "game 1: the file or the board has different results: 0-1, 1-"),
+        ('[Result "1-0"] 1. e4 0-1', "different results: 0-1, 1-0"),
         ('[FEN "8/8/8/8"] 1. e4 *', "game 1: it has a FEN header; only games from the first"),
     ],
 )  # fmt: skip
@@ -520,11 +542,41 @@ def test_rollouts_reports_a_game_that_can_not_be_played(text, message):
     assert all(row["ended"] == "error" and message in row["error"] for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("text", "result", "ended_by"),
+    [
+        ("1. f3 e5 2. g4 Qh4# 0-1", "0-1", "checkmate"),
+        ("1. f3 e5 2. g4 Qh4#", "0-1", "checkmate"),
+        ('[Result "1-0"] 1. f3 e5', "1-0", "resignation or agreement"),
+        ("1. f3 e5 1/2-1/2", "1/2-1/2", "resignation or agreement"),
+        ("1. f3 e5 *", None, None),
+    ],
+)
+def test_to_rollout_ends_with_the_result_of_the_board_or_of_the_file(text, result, ended_by):
+    [pgn] = read_pgn(text)
+    row = to_rollout(pgn, "white")
+    last = json.loads(row["messages"][-1]["content"])
+    assert (row["result"], last["result"], last["ended_by"]) == (result, result, ended_by)
+
+
 def test_score_rollouts_does_not_score_a_game_without_a_result():
     rows = [Rollout.from_row(row) for row in rollouts("1. e4 e5 *")]
     for row in score_rollouts(chess_reward(), rows):
         assert (row["score"], row["is_score_valid"]) == (None, False)
         assert "the game has no result: it isn't over at ply 2" in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [([], "no message after this turn"), ([{"role": "user", "content": "Well done!"}], "JSON")],
+)
+def test_score_rollouts_does_not_score_a_game_without_its_last_observation(last, error):
+    [pgn] = read_pgn("1. f3 e5 2. g4 Qh4# 0-1")
+    row = to_rollout(pgn, "black")
+    row["messages"][-1:] = last
+    scored = next(score_rollouts(chess_reward(), [Rollout.from_row(row)]))
+    assert (scored["score"], scored["is_score_valid"]) == (None, False)
+    assert error in scored["error"]
 
 
 def test_score_rollouts_scores_a_recorded_game_like_the_environment():

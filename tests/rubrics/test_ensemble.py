@@ -13,6 +13,7 @@ from guerdon import (
     WeightedSum,
     open_reward,
 )
+from guerdon.config.runtime import RewardRuntime
 from guerdon.errors import InvalidArgumentError, RubricError, TrajectoryError
 from guerdon.rubrics import LLMJudge
 from guerdon.services import ChatModel
@@ -198,6 +199,15 @@ def test_ensemble_state_and_fingerprint_are_its_configuration():
     before = ensemble.fingerprint()
     ensemble(None, None)
     assert ensemble.fingerprint() == before
+
+
+def test_reward_runtime_update_changes_the_agreement_of_an_ensemble():
+    runtime = RewardRuntime(of(1.0, 0.0))
+    runtime.update({"per_turn": [{"name": "reward", "config": {"agree": 0.6}}]})
+    ensemble = of(1.0, 0.0)
+    runtime.apply(ensemble)
+    with pytest.raises(RubricError, match="the members disagree"):
+        ensemble(None, None)
 
 
 def test_ensemble_takes_another_member():

@@ -24,6 +24,7 @@ MARKS = {"ok": "[green]ok[/]", "problem": "[bold red]problem[/]", "note": "[yell
 def check(
     target: options.Environment,
     reward: options.RewardFile = None,
+    services: options.Services = None,
     actions: Annotated[
         Path | None,
         typer.Option(
@@ -54,7 +55,7 @@ def check(
     given = _read(actions) if actions is not None else None
     with contextlib.redirect_stdout(sys.stderr):  # what the environment prints isn't the report
         factory = find_environment(target)
-        with _configured(factory, reward) as configured:
+        with _configured(factory, reward, services) as configured:
             report = check_environment(
                 configured, actions=given, seed=seed, steps=steps, timeout_s=timeout
             )
@@ -74,17 +75,22 @@ def check(
 
 
 @contextlib.contextmanager
-def _configured(factory: Callable[[], Any], reward: str | None) -> Iterator[Callable[[], Any]]:
+def _configured(
+    factory: Callable[[], Any], reward: str | None, services: str | None
+) -> Iterator[Callable[[], Any]]:
     """A factory of environments with the reward of a file; episodes don't advance its schedules."""
-    if reward is None:
-        yield factory
-        return
-    from guerdon.config.pipeline import RewardPipeline
+    from guerdon.config.pipeline import RewardPipeline, open_services
     from guerdon.config.runtime import RewardRuntime
-    from guerdon.envs.configured import with_pipeline
+    from guerdon.envs.configured import with_pipeline, with_services
     from guerdon.envs.environment import Environment
 
-    with RewardPipeline.of(reward) as pipeline:
+    if reward is None:
+        with open_services(services) as mcp:
+            if mcp is not None:
+                mcp.check()
+            yield with_services(factory, mcp)
+        return
+    with open_services(services) as mcp, RewardPipeline.of(reward, mcp=mcp) as pipeline:
         pipeline.make()  # raises what is wrong in the file, before what is not available
         pipeline.check_services()
         make = with_pipeline(factory, pipeline)

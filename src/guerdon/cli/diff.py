@@ -56,6 +56,7 @@ def diff(
     ] = 10,
     format: options.Format = "jsonl",
     at: options.At = None,
+    services: options.Services = None,
     score_failed: options.ScoreFailed = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -74,8 +75,9 @@ def diff(
     failed. 2, the command could not run. 130, ctrl-C; the rows scored up to there are compared.
     """  # fmt: skip
     job = ComparisonJob(
-        before, after, rollouts, by=by, top=top, format=format, score_failed=score_failed, at=at
-    )
+        before, after, rollouts, by=by, top=top, format=format, score_failed=score_failed, at=at,
+        services=services,
+    )  # fmt: skip
     with progress(rollouts, "comparing") as show:
         report = job.run(show)
     if as_json:

@@ -13,11 +13,12 @@ from typing import Annotated
 
 import typer
 
+from guerdon import __version__
 from guerdon.errors import InvalidArgumentError, ScoringError
 
 __all__ = ["new"]
 
-TEMPLATES = ("environment.py", "test_environment.py", "README.md")
+TEMPLATES = ("environment.py", "test_environment.py", "README.md", "Dockerfile")
 
 
 def new(
@@ -31,7 +32,7 @@ def new(
 ) -> None:
     """Create a small environment with its test, which passes `guerdon check`.
 
-    It is a package of its own: environment.py, test_environment.py, README.md.
+    It is a package of its own: environment.py, test_environment.py, README.md, Dockerfile.
     """  # fmt: skip
     folder = Path(name)
     _check(folder)
@@ -84,4 +85,6 @@ def _filled(file: str, folder: Path) -> str:
     text = (files("guerdon.cli") / "template" / f"{file}.txt").read_text(encoding="utf-8")
     stem = folder.name.removesuffix("_env") or folder.name
     class_name = "".join(part.capitalize() for part in stem.split("_"))
-    return text.format(name=folder.name, module=_module_of(folder), Name=class_name)
+    return text.format(
+        name=folder.name, module=_module_of(folder), Name=class_name, version=__version__
+    )

@@ -28,6 +28,7 @@ def tree(
             "[bold]module:name[/bold].",
         ),
     ],
+    services: options.Services = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Print the tree of a reward.
@@ -35,7 +36,7 @@ def tree(
     What each rubric measures, the range of its score, its weight, and what it depends on: what
     must pass before it is evaluated, and what it reads besides the action.
     """  # fmt: skip
-    with open_reward(reward, check=False) as found:
+    with open_reward(reward, check=False, services=services) as found:
         rubric, moving = as_rubric(found), _moving(reward)
         if as_json:
             data = {"fingerprint": rubric.fingerprint(), "tree": list(describe(rubric))} | moving

@@ -25,6 +25,7 @@ def validate(
             help="The reward's file: JSON if its name ends in .json, YAML otherwise.",
         ),
     ],
+    services: options.Services = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Report every mistake in a reward's file.
@@ -35,7 +36,7 @@ def validate(
     [bold]Exit codes[/bold]: 0, the file is valid. 1, it has mistakes. 2, it can't be read.
     """
     with contextlib.redirect_stdout(sys.stderr):  # what a rubric's module prints is not the report
-        problems, fingerprint = _check(file)
+        problems, fingerprint = _check(file, services)
     if as_json:
         result = {"ok": not problems, "problems": problems, "fingerprint": fingerprint}
         print_json(result)
@@ -48,21 +49,22 @@ def validate(
         raise typer.Exit(options.ExitCode.FAILED)
 
 
-def _check(file: Path) -> tuple[list[str], str | None]:
+def _check(file: Path, services: str | None) -> tuple[list[str], str | None]:
     """The mistakes of a file, or the fingerprint of its reward."""
     from guerdon.config.builder import check_document
     from guerdon.config.loader import read_document
-    from guerdon.config.pipeline import RewardPipeline
+    from guerdon.config.pipeline import RewardPipeline, open_services
     from guerdon.config.schema import RewardConfig
 
-    try:
-        document = read_document(file)
-        problems = check_document(document)
-        if problems:
-            raise document.error(problems)
-        with RewardPipeline(RewardConfig.from_document(document)) as pipeline:
-            return [], pipeline.make().fingerprint()
-    except RewardConfigError as error:
-        if isinstance(error.__cause__, OSError):
-            raise
-        return list(error.problems), None
+    with open_services(services) as mcp:
+        try:
+            document = read_document(file)
+            problems = check_document(document, mcp=mcp)
+            if problems:
+                raise document.error(problems)
+            with RewardPipeline(RewardConfig.from_document(document), mcp=mcp) as pipeline:
+                return [], pipeline.make().fingerprint()
+        except RewardConfigError as error:
+            if isinstance(error.__cause__, OSError):
+                raise
+            return list(error.problems), None

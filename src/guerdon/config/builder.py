@@ -124,7 +124,10 @@ def build_rubric(
 
 
 def check_document(
-    document: Document, *, registry: RubricRegistry = rubric_registry
+    document: Document,
+    *,
+    mcp: MCPClient | None = None,
+    registry: RubricRegistry = rubric_registry,
 ) -> list[Problem]:
     """Return everything that is wrong with a reward's file, its rubrics included.
 
@@ -140,6 +143,7 @@ def check_document(
 
     Args:
         document: The content of the file.
+        mcp: The services that its rubrics may use, in place of those of the file.
         registry: Where names are looked up.
 
     Raises:
@@ -152,7 +156,8 @@ def check_document(
     names = tuple(map(str, services)) if isinstance(services, Mapping) else ()
     places = {each.place for each in problems}
     with _valid_services(services) as client:
-        builder = _Builder(client, registry, document.folder, names)
+        own = () if mcp is not None else names
+        builder = _Builder(mcp or client, registry, document.folder, own)
         for place, entry in _readable_entries(data):
             try:
                 builder.build(entry)

@@ -29,6 +29,7 @@ from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.trajectory import TrajectoryRubric
 from guerdon.types.action import Action
+from guerdon.types.agents import AGENT
 from guerdon.types.observation import Observation
 
 __all__ = ["CheckLine", "EnvironmentReport", "check_environment"]
@@ -331,6 +332,11 @@ class _Checks:
         self._check_json(observation, 0)
         if observation.done:
             raise _Found("the reset ends it: its observation is done")
+        agents = self._environment.agents
+        if agents and observation.metadata.get(AGENT) not in agents:
+            raise _Found(
+                f"the reset must name one of the agents {list(agents)} in metadata[{AGENT!r}]"
+            )
         taken: list[Action] = []
         refused: Exception | None = None
         for action in self._actions:

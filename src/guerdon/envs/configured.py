@@ -10,6 +10,8 @@ from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.runtime import RewardRuntime
 from guerdon.config.schema import RewardConfig
 from guerdon.envs.environment import Environment, current_pipeline, current_services
+from guerdon.errors import RewardConfigError
+from guerdon.rubrics.failure import describe_failure
 
 if TYPE_CHECKING:
     from guerdon.services.client import MCPClient
@@ -56,11 +58,18 @@ def with_services(factory: Callable[[], Any], services: MCPClient | None) -> Cal
     return make
 
 
+def refused_by_environment(error: Exception) -> RewardConfigError:
+    """Return the error for a change of its own configuration that an environment refuses."""
+    problem = f"the environment refused it: {describe_failure(error)}"
+    return RewardConfigError(f"nothing was changed: {problem}", problems=[problem])
+
+
 class ConfiguredEnv:
     """A factory of environments whose reward and services come from one pipeline.
 
     One configuration scores all of them. It may change while they are stepped, as that of a
-    server: schedules and curricula count the episodes of all.
+    server: schedules and curricula count the episodes of all. The first environment that the
+    factory makes is only asked for a configuration of its own.
 
     Example:
         >>> from guerdon import EnvPool
@@ -92,14 +101,16 @@ class ConfiguredEnv:
     ) -> None:
         self.pipeline = RewardPipeline.of(reward)
         self._owns = self.pipeline is not reward
+        self._make = with_pipeline(factory, self.pipeline)
         try:
             # First report what is wrong in the file, then what is not available.
-            self.runtime = RewardRuntime(self.pipeline.make(), config=self.pipeline.config)
+            prototype = self.pipeline.make()
+            own = self._own_config()
+            self.runtime = RewardRuntime(prototype, config=self.pipeline.config, own=own)
             self.pipeline.check_services()
         except BaseException:
             self.close()
             raise
-        self._make = with_pipeline(factory, self.pipeline)
 
     def __call__(self) -> Any:
         """Make an environment."""
@@ -115,8 +126,25 @@ class ConfiguredEnv:
     def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None, by: str = ""
     ) -> dict[str, Any]:
-        """Change the configuration from the next resets on; see `RewardRuntime.update`."""
+        """Change the configuration from the next resets on; see `RewardRuntime.update`.
+
+        Keys of the environment's own configuration are tried on a new environment first.
+        """
+        own = self.runtime.own(change)
+        if own != self.runtime.own():
+            with self._make() as environment:
+                try:
+                    environment._apply_own(own)
+                except Exception as error:
+                    raise refused_by_environment(error) from error
         return self.runtime.update(change, version=version, by=by)
+
+    def _own_config(self) -> dict[str, Any]:
+        environment = self._make()
+        if not isinstance(environment, Environment):  # the caller reports it
+            return {}
+        with environment:
+            return environment._own_config()
 
     def close(self) -> None:
         """Close the services, unless the pipeline was passed in."""

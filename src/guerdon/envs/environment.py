@@ -568,7 +568,8 @@ class StepRecorder(Recorder):
         if evaluation is None:
             pass
         elif evaluation.metadata is None:  # the author has called the rubric
-            evaluation.error = None  # the author has handled it
+            if observation.reward is not None:
+                evaluation.error = None  # the author has handled it
             _write(observation, _details(rubric, evaluation, observation.done, agents))
         elif observation.metadata.get(COMPONENTS) is not evaluation.components:
             _write(observation, evaluation.metadata)  # it is another than the scored one
@@ -655,8 +656,14 @@ def _agent_rewards(evaluation: Evaluation, agents: Sequence[str]) -> dict[str, f
 
 
 def _check_agents(agents: Sequence[str], observation: Observation) -> None:
+    """Check what an observation says about the agents, whoever wrote it."""
     metadata = observation.metadata
-    check_agent_rewards(metadata.get(AGENT_REWARDS), agents, error=InvalidObservationError)
+    if AGENT_REWARDS not in metadata:
+        raise InvalidObservationError(
+            f"there is no `metadata[{AGENT_REWARDS!r}]`: name a child of the rubric after each of "
+            f"the agents {list(agents)}, or set it in step"
+        )
+    check_agent_rewards(metadata[AGENT_REWARDS], agents, error=InvalidObservationError)
     if metadata.get(AGENT) not in agents and not observation.done:
         raise InvalidObservationError(
             f"`metadata[{AGENT!r}]` must name the agent that acts next, one of {list(agents)}, got "

@@ -244,14 +244,10 @@ class RLDataAligner:
                     parts[agent] = self._aligned(name, own, result.get(agent), report)
                 else:
                     report.append(Misfit("no recorded steps", "the agent took no step", name))
-        else:
-            whole = self._aligned(rollout_id, steps, result, report)
-            for step, agent in zip(whole.steps, agents, strict=True):
-                parts.setdefault(agent, replace(whole, id=(rollout_id, agent), steps=[]))
-                parts[agent].steps.append(step)
-        for agent, part in parts.items():
-            part.agent = agent
-        return list(parts.values())
+            for agent, part in parts.items():
+                part.agent = agent
+            return list(parts.values())
+        return split_by_agent(self._aligned(rollout_id, steps, result, report))
 
     def _aligned(
         self,
@@ -285,6 +281,22 @@ class RLDataAligner:
         if not result.is_score_valid:
             aligned.error = result.error or result.reason or "it was marked invalid"
         return aligned
+
+
+def split_by_agent(rollout: AlignedRollout) -> list[AlignedRollout]:
+    """Return a rollout for each agent, with the score of the whole; itself if there are none.
+
+    Raises:
+        AlignmentError: A step names no agent, and the first one does.
+    """
+    if not rollout.steps or AGENT not in rollout.steps[0].step_info:
+        return [rollout]
+    parts: dict[str, AlignedRollout] = {}
+    for step, agent in zip(rollout.steps, acting_agents(rollout.steps), strict=True):
+        if agent not in parts:
+            parts[agent] = replace(rollout, id=(rollout.id, agent), steps=[], agent=agent)
+        parts[agent].steps.append(step)
+    return list(parts.values())
 
 
 def _report_unmatched(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from guerdon._loading import load_object
 from guerdon._validation import check_list, shown
 from guerdon.errors import CreditError, InvalidArgumentError
-from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout
+from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout, split_by_agent
 from guerdon.rollouts.json_forms import group_key
 from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rubrics.failure import describe_failure
@@ -480,8 +480,9 @@ class RowCredit:
         aligned = [_aligned(*pair, place) for place, pair in enumerate(scored)]
         rows = [row for _, row in scored]
         try:
+            parts = [part for rollout in aligned for part in split_by_agent(rollout)]
             credit = apply_credit(
-                aligned,
+                parts,
                 self.settings.method,
                 state_key=self._key,
                 group=lambda rollout: "",
@@ -491,7 +492,8 @@ class RowCredit:
             for row in rows:
                 row.setdefault("notes", []).append(f"no credit: {describe_failure(error)}")
             return
-        anchors = iter(credit.anchor.tolist())
+        steps = [id(step) for part in parts for step in part.steps]
+        anchors = dict(zip(steps, credit.anchor.tolist(), strict=True))
         ids = Counter(str(row["id"]) for row in rows)
         for rollout, row in zip(aligned, rows, strict=True):
             row["steps"] = list(_steps(rollout, row, anchors))
@@ -519,7 +521,7 @@ def _aligned(rollout: Rollout, row: ResultRow, place: int) -> AlignedRollout:
 
 
 def _steps(
-    rollout: AlignedRollout, row: ResultRow, anchors: Iterator[int]
+    rollout: AlignedRollout, row: ResultRow, anchors: Mapping[int, int]
 ) -> Iterator[dict[str, Any]]:
     """The steps of a row with their advantages, and what the reward returned about them."""
     outputs = {each["step_index"]: each for each in row.get("steps", ())}
@@ -531,7 +533,7 @@ def _steps(
             "advantage": step.advantage,
             "return_to_go": step.return_to_go,
         }
-        anchor = next(anchors)
+        anchor = anchors[id(step)]
         if anchor >= 0:
             data["anchor"] = anchor
         output = outputs.get(turn, {})

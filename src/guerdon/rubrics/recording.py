@@ -492,6 +492,12 @@ class Recorder(Frame):
         self._kept[id(rubric)] = (rubric, evaluation)
 
 
+def of_step() -> Recorder | None:
+    """The recorder of the step that calls a rubric; None outside, and in another rubric."""
+    outer = current()
+    return outer if isinstance(outer, Recorder) else None
+
+
 # Scores ------------------------------------------------------------------------------------------
 
 _NOT_CALLED = "not called"

@@ -18,7 +18,7 @@ from guerdon.errors import AsyncRubricError, RubricDefinitionError, RubricError,
 from guerdon.rubrics import evaluation, step_rewards
 from guerdon.rubrics.calling import CONTAINER, LEAF, PLAIN, SLOW, call
 from guerdon.rubrics.evaluation import is_async_callable
-from guerdon.rubrics.recording import Recorder, current, score_of
+from guerdon.rubrics.recording import Recorder, current, of_step, score_of
 from guerdon.rubrics.state import (
     configuring_names,
     episode_names,
@@ -432,13 +432,13 @@ class Rubric(metaclass=RubricMeta):
             raise AsyncRubricError(
                 f"{type(self).__name__} has an async member: use `await rubric.score_async(…)`"
             )
-        with Recorder() as recorder, contextlib.suppress(Exception):
+        with Recorder(parent=of_step()) as recorder, contextlib.suppress(Exception):
             self(action, observation)
         return score_of(recorder.frames[-1])
 
     async def score_async(self, action: Any, observation: Any) -> Score:
         """Like `score`, for any tree, evaluated as by `evaluate`."""
-        with Recorder() as recorder, contextlib.suppress(Exception):
+        with Recorder(parent=of_step()) as recorder, contextlib.suppress(Exception):
             await self.evaluate(action, observation)
         return score_of(recorder.frames[-1])
 

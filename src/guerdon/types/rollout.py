@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from guerdon.errors import InvalidArgumentError, RolloutError
+from guerdon.types.agents import AGENT, AGENT_REWARDS
 from guerdon.types.content import text_or_parts
 from guerdon.types.message import Message, read_messages
 from guerdon.types.numbers import FiniteFloat
@@ -200,7 +201,8 @@ class Rollout:
         Args:
             row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``.
                 ``first_turn`` is the index of the first assistant turn that was played, from 0:
-                earlier ones are examples, not steps.
+                earlier ones are examples, not steps. ``agents`` and ``agent_rewards`` are lists
+                with an entry for each played turn.
             line: Its line in the file, from 1.
 
         Raises:
@@ -229,6 +231,9 @@ class Rollout:
     def to_step_data(self) -> list[StepData]:
         """Return the assistant turns as `StepData`, ready for alignment and credit.
 
+        If the row has ``agents`` (who acted) and ``agent_rewards``, one for each turn, so have the
+        steps.
+
         Example:
             >>> rollout = Rollout.from_row({"messages": [
             ...     {"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]})
@@ -253,6 +258,10 @@ class Rollout:
                 resulting_messages_history=self.messages[:end],
             )
             data.append(step)
+        if AGENT_REWARDS in self.columns:
+            agents, rewards = self.columns["agents"], self.columns[AGENT_REWARDS]
+            for step, agent, given in zip(data, agents, rewards, strict=True):
+                step.step_info |= {AGENT: agent, AGENT_REWARDS: given}
         if self.failure is not None:
             data[-1].step_info["episode_error"] = self.columns.get("error") or self.failure
         return data
@@ -279,6 +288,14 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
             f"`first_turn` must be the index of one of the {turns} assistant turns, from 0, got "
             f"{reprlib.repr(first)}"
         )
+    played = turns - int(first or 0)
+    for name in ("agents", AGENT_REWARDS) if AGENT_REWARDS in row else ():
+        given = row.get(name)
+        if not isinstance(given, list) or len(given) != played:
+            raise InvalidArgumentError(
+                f"`{name}` must be a list with an entry for each of the {played} assistant turns, "
+                f"got {reprlib.repr(given)}"
+            )
     return messages
 
 

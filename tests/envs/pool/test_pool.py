@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import EnvPool, Observation, Sequential
+from guerdon.envs import ThreadBackend
 from guerdon.envs.registry import environments
 from guerdon.errors import InvalidArgumentError, LoadError
 from tests.envs.worlds import SOON, AsyncHalf, Board, Down, Half, Move, Value, World, taken
@@ -994,7 +995,12 @@ def test_env_pool_a_factory_that_fails_is_reported_in_every_slot(factory):
 @pytest.mark.parametrize("backend", ["process", 4, False])
 def test_env_pool_refuses_a_backend_that_is_none(backend):
     with pytest.raises(InvalidArgumentError, match=r"`backend` must be a PoolBackend, such as Th"):
-        EnvPool(World, n=2, backend=backend)
+        EnvPool(n=2, backend=backend)
+
+
+def test_env_pool_refuses_an_environment_beside_a_backend_which_has_its_own():
+    with pytest.raises(InvalidArgumentError, match=r"`env` must be left out if `backend` is given"):
+        EnvPool(World, n=2, backend=ThreadBackend(World, 2))
 
 
 def test_env_pool_another_backend_may_be_brought():

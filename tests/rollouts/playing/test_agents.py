@@ -1,13 +1,25 @@
 """Playing episodes with several agents: who acted, their rewards, and what each sees."""
 
+import json
 import re
 
 import pytest
 
-from guerdon import Message, RLDataAligner, RLRolloutWorker, apply_credit, create_app
+from guerdon import (
+    EvaluateResult,
+    Message,
+    RLDataAligner,
+    RLRolloutWorker,
+    Rollout,
+    StepOutput,
+    apply_credit,
+    create_app,
+    reward_function,
+)
 from guerdon.envs import ASGITransport, EnvClient
-from guerdon.errors import AlignmentError
-from guerdon.rollouts import PolicyOutput, ReplayPolicy, agent_results
+from guerdon.errors import AlignmentError, RolloutError
+from guerdon.rollouts import FunctionScorer, PolicyOutput, ReplayPolicy, agent_results
+from guerdon.rollouts.crediting import CreditSettings, RowCredit
 from tests.envs.duel import ByHand, Duel, Heard, Say
 
 
@@ -208,3 +220,45 @@ def test_rollout_worker_takes_agent_rewards_that_the_environment_sets():
         "asker": 1.0, "teller": -1.0,
     }  # fmt: skip
     assert record.steps[0].action_taken == Say(text="a").model_dump(exclude={"metadata"})
+
+
+# In a file of rollouts
+
+
+def test_rollout_record_to_row_and_back_keeps_the_agents():
+    record, _ = play(Duel, "at", "what!", "tt", "bye")
+    again = Rollout.from_row(json.loads(json.dumps(record.to_row()))).to_step_data()
+    for name in "agent", "agent_rewards":
+        assert [step.step_info[name] for step in again] == [
+            step.step_info[name] for step in record.steps
+        ]
+    assert agent_results(again) == agent_results(record.steps)
+
+
+@pytest.mark.parametrize("columns", [{"agents": ["a"]}, {"agents": None}, {"agent_rewards": [{}]}])
+def test_rollout_from_row_rejects_agents_that_are_not_one_for_each_turn(columns):
+    row = {**play(Duel, "at", "bye")[0].to_row(), **columns}
+    with pytest.raises(RolloutError, match=f"`{next(iter(columns))}` must be a list with an entry"):
+        Rollout.from_row(row)
+
+
+def test_row_credit_compares_an_agent_with_itself_alone():
+    @reward_function
+    def totals(messages, agents, agent_rewards):
+        outputs = [
+            StepOutput(step_index=turn, base_reward=rewards[agent])
+            for turn, (agent, rewards) in enumerate(zip(agents, agent_rewards, strict=True))
+        ]
+        return EvaluateResult(score=0.5, step_outputs=outputs)
+
+    records = [play(Duel, *texts)[0] for texts in (("a", "tt", "bye"), ("aaa", "tttt", "bye"))]
+    rollouts = [record.to_rollout() for record in records]
+    with FunctionScorer(totals) as scorer:
+        rows = scorer.score_group(rollouts)
+    options = {"normalize": "mean", "gamma": 0.0}
+    RowCredit(CreditSettings("gigpo", "last-2", options)).add(
+        list(zip(rollouts, rows, strict=True))
+    )
+    steps = [[(step["step_index"], step["advantage"]) for step in row["steps"]] for row in rows]
+    assert steps == [[(0, -1.0), (1, 0.0), (2, 0.0)], [(0, 1.0), (1, 0.0), (2, 0.0)]]
+    assert [[step["anchor"] for step in row["steps"]] for row in rows] == [[0, 3, 1], [0, 4, 2]]

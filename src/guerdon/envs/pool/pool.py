@@ -64,7 +64,7 @@ class EnvPool:
         timeout_s: Seconds that a reset or a step may take.
         observation_type: The class of a server's observations.
         token: The server's token.
-        backend: Runs the environments, instead of `env`.
+        backend: Runs its own environments; instead of `env`.
 
     Raises:
         InvalidArgumentError: An argument is invalid.
@@ -85,6 +85,10 @@ class EnvPool:
         self.timeout_s = check_seconds("timeout_s", timeout_s)
         if backend is None:
             backend = _backend(env, n, observation_type, token)
+        elif env is not None:
+            raise InvalidArgumentError(
+                f"`env` must be left out if `backend` is given, which has its own, got {shown(env)}"
+            )
         elif not isinstance(backend, PoolBackend):
             raise InvalidArgumentError(
                 "`backend` must be a PoolBackend, such as ThreadBackend(make_environment, n), got "

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.runtime import RewardRuntime
-from guerdon.envs.configured import with_pipeline
+from guerdon.envs.configured import refused_by_environment, with_pipeline
 from guerdon.envs.environment import ERROR, HANDLED
 from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
 from guerdon.envs.server.limits import ServerLimits
@@ -295,9 +295,7 @@ class SessionManager:
                         "trying its configuration",
                     )
                 except Exception as error:
-                    problem = f"the environment refused it: {describe_failure(error)}"
-                    message = f"nothing was changed: {problem}"
-                    raise RewardConfigError(message, problems=[problem]) from error
+                    raise refused_by_environment(error) from error
         return await asyncio.to_thread(runtime.update, change, **kwargs)
 
     # Capacity -----------------------------------------------------------------------------------

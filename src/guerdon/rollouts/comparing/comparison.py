@@ -518,6 +518,8 @@ class ComparisonJob:
         format: The format of the rollouts: ``jsonl`` or ``tau-bench``.
         score_failed: Whether to score episodes that ended with an error.
         at: The position of the schedules of reward files: the episode and the training step.
+        services: A file of services by name, as under ``mcp_services``, in place of those of the
+            rewards.
     """
 
     before: str
@@ -528,6 +530,7 @@ class ComparisonJob:
     format: str = "jsonl"
     score_failed: bool = False
     at: int | None = None
+    services: str | None = None
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> ComparisonReport:
         """Score all rows with both rewards; ctrl-C ends the run and compares the finished rows.
@@ -571,9 +574,11 @@ class ComparisonJob:
 
     def _pipeline(self, reward: str) -> ScoringPipeline:
         at = self.at if is_pipeline_file(reward) else None
-        return ScoringPipeline(
-            ScoringJob(self.rollouts, reward, by=self.by, score_failed=self.score_failed, at=at)
-        )
+        job = ScoringJob(
+            self.rollouts, reward, by=self.by, score_failed=self.score_failed, at=at,
+            services=self.services,
+        )  # fmt: skip
+        return ScoringPipeline(job)
 
     def _changes(
         self, before: Rubric | RewardFunction, after: Rubric | RewardFunction

@@ -1,0 +1,1 @@
+"""Atari games: one environment, a rubric for each game, and images on the wire."""

@@ -1,0 +1,168 @@
+"""The reward: the game's own at its end, its hints, and a penalty for invalid answers."""
+
+from __future__ import annotations
+
+import re
+
+from examples.textarena.models import TextArenaAction, TextArenaObservation
+from guerdon import Rubric, RubricComposer, RubricDict
+
+__all__ = [
+    "ByGame",
+    "Greens",
+    "Invalid",
+    "LetterFound",
+    "NoHint",
+    "Outcome",
+    "Pegs",
+    "WordleHints",
+    "Yellows",
+    "default_reward",
+]
+
+WON = 1.0
+
+
+class Outcome(Rubric):
+    """The game's own reward at its end: 1 if won, less for a part of it."""
+
+    score_range = (-1.0, 1.0)
+
+    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
+        """Return the reward, or 0 for a game that was not finished."""
+        if observation.outcome is None:
+            self.explain("the game was not finished in time")
+            return 0.0
+        return observation.outcome
+
+
+class Invalid(Rubric):
+    """The game rejected the answer; give it a negative weight."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
+        """Return whether the answer was rejected."""
+        if observation.invalid:
+            self.explain("%.100r: %.200s", action.message, observation.text)
+        return float(observation.invalid)
+
+
+class Greens(Rubric):
+    """Wordle: the share of letters of the guess that are in their place."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
+        """Return the share; 1 for the right word, after which the game gives no feedback."""
+        if observation.outcome == WON:
+            return 1.0
+        return _share("G", observation.text)
+
+
+class Yellows(Rubric):
+    """Wordle: the share of letters of the guess that are in another place."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
+        """Return the share."""
+        return _share("Y", observation.text)
+
+
+class WordleHints(Rubric):
+    """Wordle: a letter in its place counts 1/5, a letter in another place 1/10."""
+
+    score_range = (0.0, 1.0)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.greens = Greens()
+        self.yellows = Yellows()
+
+    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
+        """Return the sum."""
+        greens: float = self.greens(action, observation)
+        yellows: float = self.yellows(action, observation)
+        return greens + yellows / 2
+
+
+class Pegs(Rubric):
+    """Mastermind: a black peg counts 1/4, a white one 1/8."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
+        """Return the sum; 1 for the right code, after which the game gives no feedback."""
+        if observation.outcome == WON:
+            return 1.0
+        found = re.search(r"(\d) black peg\(s\), (\d) white peg\(s\)", observation.text)
+        return (int(found[1]) + int(found[2]) / 2) / 4 if found else 0.0
+
+
+class LetterFound(Rubric):
+    """Hangman: the guessed letter is in the word, or the guessed word is right."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
+        """Return whether the guess was right."""
+        return float("is in the word" in observation.text or observation.outcome == WON)
+
+
+class NoHint(Rubric):
+    """0 in all games whose single answers are not rewarded."""
+
+    score_range = (0.0, 0.0)
+
+    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
+        """Return 0."""
+        self.explain("single answers of %s are not rewarded", observation.game_id)
+        return 0.0
+
+
+class ByGame(Rubric):
+    """Wordle, Mastermind and Hangman each have a rubric of their own; all others `NoHint`.
+
+    Example:
+        >>> from examples.textarena.rubrics import ByGame
+        >>> sorted(ByGame().games)
+        ['Hangman', 'Mastermind', 'Wordle']
+    """
+
+    score_range = (0.0, 1.0)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.games = RubricDict(
+            {"Wordle": WordleHints(), "Mastermind": Pegs(), "Hangman": LetterFound()}
+        )
+        self.other = NoHint()
+
+    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
+        """Return the score of the game's rubric."""
+        name = observation.game_id.partition("-")[0]
+        score: float = self.games.get(name, self.other)(action, observation)
+        return score
+
+
+def default_reward() -> RubricComposer:
+    """Return the reward that ``reward.yaml`` describes.
+
+    Example:
+        >>> from examples.textarena.rubrics import default_reward
+        >>> default_reward().weights
+        {'hints': 0.1, 'invalid': -0.1, 'outcome': 1.0}
+    """
+    return RubricComposer(
+        {"hints": ByGame(), "invalid": Invalid(), "outcome": Outcome()},
+        weights={"hints": 0.1, "invalid": -0.1, "outcome": 1.0},
+        normalize=False,
+        episode_end=["outcome"],
+    )
+
+
+def _share(mark: str, text: str) -> float:
+    """Return the share of a mark in the feedback, such as ``G X Y X X``; 0 without feedback."""
+    found = re.search(r"^[GYX]( [GYX])+$", text, re.MULTILINE)
+    return found[0].count(mark) / len(found[0].split()) if found else 0.0
