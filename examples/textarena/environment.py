@@ -47,8 +47,8 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
             raise InvalidArgumentError(f"`max_steps` must be at least 1, got {max_steps}")
         self.game = check_game(game)
         self.max_steps = max_steps
-        self._game = make_game(self.game)
         self._random = random.Random()
+        self._game = make_game(self.game, self._random)
         self._transcript: list[str] = []
         self._state = TextArenaState()
 
@@ -76,8 +76,8 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
         game = check_game(self.game if game is None else game)
         self._reset_rubric()
         self._state = TextArenaState(episode_id=episode_id or uuid4().hex, game_id=game)
-        self._game = make_game(game)
         self._random = random.Random(seed)
+        self._game = make_game(game, self._random)
         self._transcript = []
         with random_of(self._random):
             self._game.reset(num_players=1)

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +29,8 @@ GAMES = (
 
 WORDS = tuple(Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split())
 
-_turn = threading.Lock()  # of the games, for Python's one global random generator
+_importing = threading.Lock()
+_generator: ContextVar[random.Random] = ContextVar("generator")  # of the game that is called
 
 
 def check_game(game: str) -> str:
@@ -47,40 +49,54 @@ def check_game(game: str) -> str:
     return game
 
 
-def make_game(game: str) -> Any:
+def make_game(game: str, generator: random.Random) -> Any:
     """Return one of textarena's environments, without its wrappers.
 
     Example:
+        >>> import random
         >>> from examples.textarena.offline import make_game
         >>> def main():
-        ...     print(make_game("Wordle-v0").num_guesses)
+        ...     print(make_game("Wordle-v0", random.Random(1)).num_guesses)
+
+    Args:
+        game: The ID of the game.
+        generator: What some games draw from already when they are made.
 
     Raises:
         MissingExtraError: The package ``textarena`` isn't installed.
     """
-    with _turn:
-        return _textarena().make(f"{game}-raw")
+    with _importing, random_of(generator):
+        registration = _textarena().envs.registration
+        module, _, _ = registration.ENV_REGISTRY[f"{game}-raw"].entry_point.partition(":")
+        import_module(module).random = _Random()  # type: ignore[attr-defined]
+        return registration.make(f"{game}-raw")
 
 
 @contextmanager
 def random_of(generator: random.Random) -> Iterator[None]:
-    """Let textarena draw from a generator: it uses the functions of the module `random`.
+    """Let the games that are called in this block draw from a generator.
 
     Example:
         >>> import random
-        >>> from examples.textarena.offline import random_of
-        >>> with random_of(random.Random(7)):
-        ...     random.random() == random.Random(7).random()
-        True
+        >>> from examples.textarena.offline import make_game, random_of
+        >>> def main():
+        ...     generator = random.Random(7)
+        ...     game = make_game("Mastermind-v0", generator)
+        ...     with random_of(generator):
+        ...         game.reset(num_players=1)
     """
-    with _turn:
-        outside = random.getstate()
-        random.setstate(generator.getstate())
-        try:
-            yield
-        finally:
-            generator.setstate(random.getstate())
-            random.setstate(outside)
+    token = _generator.set(generator)
+    try:
+        yield
+    finally:
+        _generator.reset(token)
+
+
+class _Random:
+    """The module `random` of a game, whose functions draw from the generator of `random_of`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_generator.get(), name)
 
 
 class _Words:

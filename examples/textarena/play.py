@@ -11,8 +11,9 @@ import random
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +27,7 @@ __all__ = ["act", "main", "play"]
 GAMES = ("Wordle-v0", "Mastermind-v0", "Hangman-v0", "FrozenLake-v0", "TowerOfHanoi-v0")
 
 Towers = tuple[tuple[int, ...], ...]
+Place = TypeVar("Place")
 
 
 def act(observation: TextArenaObservation, rng: random.Random) -> TextArenaAction:
@@ -114,46 +116,54 @@ def _frozen_lake(transcript: str, rng: random.Random) -> str:
     board = transcript.rpartition("Current Board:")[2]
     rows = [line[2:-2].split("  |  ") for line in board.splitlines() if line.startswith("|")]
     cells = {(r, c): cell.strip() for r, row in enumerate(rows) for c, cell in enumerate(row)}
+
+    def moves(place: tuple[int, int]) -> Iterator[tuple[str, tuple[int, int]]]:
+        row, column = place
+        yield "up", (row - 1, column)
+        yield "down", (row + 1, column)
+        yield "left", (row, column - 1)
+        yield "right", (row, column + 1)
+
     start = next(place for place, cell in cells.items() if cell == "P")
-    steps = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
-
-    def moves(place: tuple[int, int]) -> Iterable[tuple[str, tuple[int, int]]]:
-        for name, (down, right) in steps.items():
-            target = (place[0] + down, place[1] + right)
-            if cells.get(target, "H") != "H":
-                yield name, target
-
-    paths = deque([("", start)])
-    seen = {start}
-    while True:
-        first, place = paths.popleft()
-        if cells[place] == "G":
-            return first
-        for name, target in moves(place):
-            if target not in seen:
-                seen.add(target)
-                paths.append((first or name, target))
+    safe = {place for place, cell in cells.items() if cell != "H"}
+    return _first_move(
+        start,
+        lambda place: [each for each in moves(place) if each[1] in safe],
+        lambda place: cells[place] == "G",
+    )
 
 
 def _tower_of_hanoi(transcript: str, rng: random.Random) -> str:
     disks = re.findall(r"^[ABC]: \[([\d, ]*)\]$", transcript, re.MULTILINE)[-3:]
     start: Towers = tuple(tuple(map(int, re.findall(r"\d", tower))) for tower in disks)
-    goal = tuple(sorted(sum(start, ()), reverse=True))
-    paths = deque([("", start)])
+
+    def moves(towers: Towers) -> Iterator[tuple[str, Towers]]:
+        for source, target in permutations(range(3), 2):
+            if towers[source] and (not towers[target] or towers[source][-1] < towers[target][-1]):
+                moved = list(towers)
+                moved[source] = towers[source][:-1]
+                moved[target] = (*towers[target], towers[source][-1])
+                yield f"{'ABC'[source]} {'ABC'[target]}", tuple(moved)
+
+    return _first_move(start, moves, lambda towers: not towers[0] and not towers[1])
+
+
+def _first_move(
+    start: Place,
+    moves: Callable[[Place], Iterable[tuple[str, Place]]],
+    is_goal: Callable[[Place], bool],
+) -> str:
+    """Return the first move of a shortest way from a place to a goal."""
+    ways = deque([("", start)])
     seen = {start}
     while True:
-        first, towers = paths.popleft()
-        if towers[2] == goal:
+        first, place = ways.popleft()
+        if is_goal(place):
             return first
-        for source, target in permutations(range(3), 2):
-            if not towers[source] or (towers[target] and towers[target][-1] < towers[source][-1]):
-                continue
-            moved = list(towers)
-            moved[source], moved[target] = moved[source][:-1], (*moved[target], moved[source][-1])
-            after = tuple(moved)
-            if after not in seen:
-                seen.add(after)
-                paths.append((first or f"{'ABC'[source]} {'ABC'[target]}", after))
+        for move, target in moves(place):
+            if target not in seen:
+                seen.add(target)
+                ways.append((first or move, target))
 
 
 def play(environment: TextArenaEnvironment, *, seed: int) -> list[TextArenaObservation]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from examples.textarena.models import TextArenaAction, TextArenaObservation
 from guerdon import Rubric, RubricComposer, RubricDict
 
 __all__ = [
     "ByGame",
-    "Greens",
     "Invalid",
     "LetterFound",
-    "NoHint",
+    "Marks",
     "Outcome",
     "Pegs",
     "WordleHints",
-    "Yellows",
     "default_reward",
 ]
 
@@ -48,26 +47,21 @@ class Invalid(Rubric):
         return float(observation.invalid)
 
 
-class Greens(Rubric):
-    """Wordle: the share of letters of the guess that are in their place."""
+class Marks(Rubric):
+    """Wordle: the share of letters of the guess with a mark, G (green) or Y (yellow)."""
 
     score_range = (0.0, 1.0)
 
-    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
-        """Return the share; 1 for the right word, after which the game gives no feedback."""
-        if observation.outcome == WON:
-            return 1.0
-        return _share("G", observation.text)
-
-
-class Yellows(Rubric):
-    """Wordle: the share of letters of the guess that are in another place."""
-
-    score_range = (0.0, 1.0)
+    def __init__(self, mark: Literal["G", "Y"]) -> None:
+        super().__init__()
+        self.mark = mark
 
     def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
-        """Return the share."""
-        return _share("Y", observation.text)
+        """Return the share in feedback such as ``G X Y X X``; 0 without feedback."""
+        if observation.outcome == WON:  # the game gives no feedback for the right word
+            return float(self.mark == "G")
+        found = re.search(r"^[GYX]( [GYX])+$", observation.text, re.MULTILINE)
+        return found[0].count(self.mark) / len(found[0].split()) if found else 0.0
 
 
 class WordleHints(Rubric):
@@ -77,8 +71,8 @@ class WordleHints(Rubric):
 
     def __init__(self) -> None:
         super().__init__()
-        self.greens = Greens()
-        self.yellows = Yellows()
+        self.greens = Marks("G")
+        self.yellows = Marks("Y")
 
     def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
         """Return the sum."""
@@ -110,19 +104,8 @@ class LetterFound(Rubric):
         return float("is in the word" in observation.text or observation.outcome == WON)
 
 
-class NoHint(Rubric):
-    """0 in all games whose single answers are not rewarded."""
-
-    score_range = (0.0, 0.0)
-
-    def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
-        """Return 0."""
-        self.explain("single answers of %s are not rewarded", observation.game_id)
-        return 0.0
-
-
 class ByGame(Rubric):
-    """Wordle, Mastermind and Hangman each have a rubric of their own; all others `NoHint`.
+    """A good answer in Wordle, Mastermind or Hangman; 0 in other games.
 
     Example:
         >>> from examples.textarena.rubrics import ByGame
@@ -137,12 +120,14 @@ class ByGame(Rubric):
         self.games = RubricDict(
             {"Wordle": WordleHints(), "Mastermind": Pegs(), "Hangman": LetterFound()}
         )
-        self.other = NoHint()
 
     def forward(self, action: TextArenaAction, observation: TextArenaObservation) -> float:
-        """Return the score of the game's rubric."""
+        """Return the score of the game's rubric, or 0 if it has none."""
         name = observation.game_id.partition("-")[0]
-        score: float = self.games.get(name, self.other)(action, observation)
+        if name not in self.games:
+            self.explain("single answers of %s are not rewarded", observation.game_id)
+            return 0.0
+        score: float = self.games[name](action, observation)
         return score
 
 
@@ -160,9 +145,3 @@ def default_reward() -> RubricComposer:
         normalize=False,
         episode_end=["outcome"],
     )
-
-
-def _share(mark: str, text: str) -> float:
-    """Return the share of a mark in the feedback, such as ``G X Y X X``; 0 without feedback."""
-    found = re.search(r"^[GYX]( [GYX])+$", text, re.MULTILINE)
-    return found[0].count(mark) / len(found[0].split()) if found else 0.0
