@@ -72,6 +72,7 @@ def _games(*names: str) -> list[dict[str, Any]]:
 WORLDS = (
     World("connect4", "examples.connect4.environment:Connect4Environment"),
     World("chess", "examples.chess.environment:ChessEnvironment"),
+    World("codenames", "examples.codenames.environment:CodenamesEnvironment"),
     World("plan_mode", "examples.plan_mode.environment:PlanModeEnvironment"),
     World(
         "atari",
