@@ -167,6 +167,28 @@ def test_state_dict_and_fingerprint_have_what_changes_in_place_before_the_first_
     assert other.fingerprint() == ClueQuality().fingerprint()
 
 
+def test_fingerprint_leaves_out_what_forward_changes_in_a_helper():
+    class Counts(ClueQuality):
+        def forward(self, action, observation):
+            self.note(action)
+            return 0.5
+
+        def note(self, action):
+            self.clue_scores = [*self.clue_scores, 0.5]
+            self.latest = action
+
+        def allow(self, word):
+            self.words = [*self.words, word]
+
+    rubric = Counts()
+    fingerprint = rubric.fingerprint()
+    assert [rubric("clue", None) for _ in range(3)] == [0.5] * 3
+    assert len(rubric.clue_scores) == 3
+    assert rubric.fingerprint() == fingerprint
+    rubric.allow("b")
+    assert rubric.fingerprint() != fingerprint
+
+
 @pytest.mark.parametrize(("name", "value"), [("limit", 4), ("words", ["b"])])
 def test_fingerprint_changes_with_an_attribute_that_is_assigned(name, value):
     rubric = ClueQuality()

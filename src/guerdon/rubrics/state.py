@@ -9,6 +9,7 @@ import enum
 import functools
 import hashlib
 import inspect
+import itertools
 import json
 import math
 import pathlib
@@ -16,6 +17,7 @@ import re
 import sys
 import textwrap
 import threading
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -128,16 +130,29 @@ _IN_EPISODES = (
 
 
 def episode_names(kind: type[Any]) -> frozenset[str]:
-    """Return the attributes that the methods of a class assign while an episode runs."""
-    methods = (each.__dict__.get(name) for each in kind.__mro__ for name in _IN_EPISODES)
-    codes = (getattr(inspect.unwrap(each), "__code__", None) for each in methods if each)
-    return frozenset(
-        each.argval
-        for code in codes
-        if code is not None
-        for each in dis.get_instructions(code)
-        if each.opname == "STORE_ATTR"
-    )
+    """Return the attributes that a class assigns while an episode runs, also in its helpers."""
+    assigned: set[str] = set()
+    waiting = [*_IN_EPISODES]
+    for name in waiting:  # the loop appends to it
+        for each in (parent.__dict__[name] for parent in kind.__mro__ if name in parent.__dict__):
+            code = getattr(inspect.unwrap(each), "__code__", None)
+            if code is not None:
+                stored, loaded = _attributes_in(code)
+                assigned |= stored
+                waiting += loaded.difference(waiting)
+    return frozenset(assigned)
+
+
+@functools.lru_cache(maxsize=1024)
+def _attributes_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """The attributes that a function assigns, and those of `self` that it reads or calls."""
+    stored, loaded = set(), set()
+    for before, after in itertools.pairwise(dis.get_instructions(code)):
+        if after.opname == "STORE_ATTR":
+            stored.add(after.argval)
+        elif before.argrepr.endswith("self") and after.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            loaded.add(after.argval)
+    return frozenset(stored), frozenset(loaded)
 
 
 def configuring_names(kind: type[Any]) -> frozenset[str]:
