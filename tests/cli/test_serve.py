@@ -311,7 +311,8 @@ def test_serve_names_an_unavailable_service_of_services_at_start(tmp_path):
     for text, problem in (
         ("style_judge: {type: openai_llm, endpoint: 'http://127.0.0.1:9', model: m}", "9: "),
         ("other: {type: openai_llm, endpoint: 'http://127.0.0.1:9', model: m}", "other"),
-        ("style_judge: {type: openai_llm}", "services.yaml: .*endpoint"),
+        ("style_judge: {type: openai_llm}", r"services.yaml: style_judge\.endpoint: is required"),
+        ("# nothing", r"services.yaml: it is empty"),
         ("[style_judge]", "services.yaml.* must contain services by name"),
     ):
         services.write_text(text)

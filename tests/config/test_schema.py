@@ -240,6 +240,12 @@ ODD = st.recursive(
 PLACES = ["per_turn", "episode_end", "mcp_services", "curriculum", "normalize", "schema_version"]
 
 
+@pytest.mark.parametrize("key", ["self", "given", 1])
+def test_from_dict_reports_a_key_that_no_field_of_an_entry_has(key):
+    with pytest.raises(RewardConfigError, match=rf"per_turn\[0\]\W*{key}"):
+        RewardConfig.from_dict({"per_turn": [{"name": "a", "rubric": "RegexMatch", key: 1}]})
+
+
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*PLACES, "self", "data", 1]), ODD))
 def test_from_dict_accepts_any_data_or_reports_why_not(data):

@@ -143,7 +143,7 @@ def parse_document(text: str, *, file: str | None = None, is_json: bool = False)
         node = _json_node(text) if is_json else _yaml_node(text)
         data = reader.value(node, ()) if node is not None else None
         if data is None and not reader.problems:
-            _stop("it is empty; it must be a mapping with per_turn or episode_end")
+            _stop("it is empty; it must be a mapping")
     except _StopError as stop:
         raise Document(None, file).error([*reader.problems, stop.problem]) from None
     return Document(data, file, reader.lines, tuple(reader.problems))

@@ -171,7 +171,8 @@ def open_services(path: str | None) -> Iterator[MCPClient | None]:
     try:
         client = MCPClient(document.data)
     except RewardConfigError as error:
-        raise RewardConfigError(f"{path}: {error}", problems=error.problems) from error
+        found = [f"{path}: {each.removeprefix('mcp_services.')}" for each in error.problems]
+        raise RewardConfigError("\n".join(found), problems=found) from error
     with client:
         yield client
 

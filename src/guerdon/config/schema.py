@@ -125,6 +125,9 @@ class RubricEntry(BaseModel):
             raise TypeError(f"only {', '.join(names)} are positional, got {len(given)} arguments")
         super().__init__(**dict(zip(names, given, strict=False)), **data)
 
+    # An entry in a dict has fields, which pydantic then doesn't pass as keyword arguments.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the entry as a file has it.
 
