@@ -137,6 +137,8 @@ class ScriptedModel:
             return
         started.set_result(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
         await self._stopped.wait()
+        for _ in range(3):  # until the connections that were accepted have their tasks
+            await asyncio.sleep(0)
         server.close()
         for task in self._tasks:
             task.cancel()
@@ -146,6 +148,8 @@ class ScriptedModel:
         task = asyncio.ensure_future(self._talk(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Not in the task: one that is cancelled before it starts runs nothing.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._count(connections=1, open=1)
@@ -161,7 +165,6 @@ class ScriptedModel:
         except (ConnectionError, asyncio.CancelledError):
             pass  # the client disconnected, or the test ended
         finally:
-            writer.transport.abort()
             self._count(open=-1)
 
     def _count(

@@ -3,8 +3,12 @@
 import asyncio
 import contextlib
 import doctest
+import gc
 import importlib
 import json
+import socket
+import warnings
+from urllib.parse import urlsplit
 
 import pytest
 from mcp.server import MCPServer
@@ -408,3 +412,18 @@ def test_tau_chat_demo_prints_the_conversation_and_its_reward(capsys):
 def test_docstring_examples_run(name):
     module = importlib.import_module(f"examples.tau_chat.{name}")
     assert doctest.testmod(module).failed == 0
+
+
+def test_scripted_model_closes_connections_that_it_has_just_accepted():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(10):
+            with ScriptedModel([]) as model:
+                address = urlsplit(model.endpoint)
+                clients = [
+                    socket.create_connection((address.hostname, address.port)) for _ in range(5)
+                ]
+            for each in clients:
+                each.close()
+        gc.collect()
+    assert [str(each.message) for each in caught if "transport" in str(each.message)] == []
