@@ -1,7 +1,7 @@
 """wandb's offline files, read back.
 
-wandb starts a process and threads that end with the interpreter, so each logger that uses it runs
-in a separate interpreter, which also reads with wandb's own messages what was written.
+wandb starts a process and threads that end with the interpreter, and writes its file until then: so
+each logger that uses it runs in a separate interpreter, and what was written is read in another.
 """
 
 import json
@@ -61,15 +61,19 @@ def show(folder):
 def logged(tmp_path):
     """Run code in a separate interpreter; return the content of wandb's files."""
 
-    def run(code):
-        whole = READING + textwrap.dedent(code) + "\nshow(sys.argv[1])\n"
+    def in_another_interpreter(code):
         environment = os.environ | {"WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", whole, str(tmp_path)],
+            [sys.executable, "-W", "error", "-c", code, str(tmp_path)],
             capture_output=True, cwd=tmp_path, env=environment, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()
-        return json.loads(done.stdout.splitlines()[-1]), done.stderr.decode()
+        return done
+
+    def run(code):
+        done = in_another_interpreter("import sys\n" + textwrap.dedent(code))
+        found = in_another_interpreter(READING + "\nshow(sys.argv[1])\n")
+        return json.loads(found.stdout), done.stderr.decode()
 
     return run
 

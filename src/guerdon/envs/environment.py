@@ -351,9 +351,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     def get_config(self) -> dict[str, Any]:
         """Return the configuration of the reward, in the shape of a reward file.
 
-        An environment that overrides this and `update_config` has a configuration of its own: the
-        server's ``/config`` includes the keys that aren't the reward's, and calls `update_config`
-        of each environment with those that were changed, at its next reset.
+        An environment that overrides this, to return a dict, and `update_config` has a
+        configuration of its own: the server's ``/config`` includes the keys that aren't the
+        reward's, and calls `update_config` of each environment with those that were changed, at
+        its next reset.
 
         Returns:
             ``per_turn``, ``episode_end``, ``tree``, ``fingerprint``, ``version`` and more; see
@@ -421,9 +422,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
             return {}
         from guerdon.config.patch import Change
 
-        return {
-            key: value for key, value in self.get_config().items() if key not in Change.model_fields
-        }
+        config: Any = self.get_config()
+        if not isinstance(config, Mapping):  # methods of that name with another meaning
+            return {}
+        return {key: value for key, value in config.items() if key not in Change.model_fields}
 
     def _apply_own(self, own: Mapping[str, Any]) -> None:
         """Make the changes of the author's own configuration that this environment doesn't have."""

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from guerdon import Environment, Rubric, RubricComposer, create_app
+from guerdon import Environment, Rubric, RubricComposer, State, create_app
 from tests.envs.server.worlds import RESET, Echo, Length, Said, step
 
 
@@ -577,3 +577,15 @@ def test_post_config_changes_only_the_sent_part_of_the_own_configuration(serve):
     assert server.http.post("/config", json={"level": 10}).status_code == 200
     assert own(client) == {**first, "level": 11}
     assert own(client) == {**first, "level": 12}
+
+
+@pytest.mark.parametrize("config", [None, "fast", State()])
+def test_get_config_that_returns_no_dict_is_not_part_of_the_configuration(serve, config):
+    class Configured(Bonus):
+        def get_config(self):
+            return config
+
+    server = serve(Configured)
+    assert reward(server.client()) == 1.0
+    assert server.http.get("/config").json()["per_turn"][0]["name"] == "reward"
+    assert server.http.post("/config", json={"bonus": 3}).status_code == 422
