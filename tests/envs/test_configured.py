@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from guerdon import EnvPool, RewardConfig, RewardPipeline
+from guerdon import EnvPool, LLMJudge, RewardConfig, RewardPipeline
 from guerdon.envs import ConfiguredEnv
+from guerdon.envs.configured import with_pipeline
 from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceUnavailableError
 from tests.envs.worlds import Half, Move, Value, World
@@ -38,6 +39,17 @@ def config(**more):
     ]
     data = {"schema_version": "1.0", "normalize": False, "per_turn": entries, **more}
     return RewardConfig.from_dict(data)
+
+
+def test_with_pipeline_leaves_the_judge_that_it_replaces_without_services():
+    class Judged(World):
+        rubric_of = staticmethod(lambda: LLMJudge("How is the style? {action}", "style"))
+
+    other = {"type": "openai_llm", "endpoint": "http://127.0.0.1:9", "model": "m"}
+    with RewardPipeline(config(mcp_services={"other": other})) as pipeline:
+        world = with_pipeline(Judged, pipeline)()
+        world.reset()
+        assert world.step(Move(value=0.5)).reward == 1.0
 
 
 def test_configured_env_environments_are_scored_by_one_configuration():

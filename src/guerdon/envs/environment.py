@@ -105,7 +105,8 @@ class _EnvironmentMeta(ABCMeta):
                 f"{cls.__name__} has {found}; set one in __init__: "
                 "super().__init__(rubric=…), or self.rubric = …"
             )
-        connect_services(rubric, environment.__dict__["_mcp"])
+        if current_pipeline.get() is None:  # else another rubric takes its place
+            connect_services(rubric, environment.__dict__["_mcp"])
         return environment
 
 

@@ -606,9 +606,20 @@ def test_llm_judge_uses_the_services_of_where_it_is_used():
     connect_services(WeightedSum([judge], [1.0]), services)
     assert judge("x = 1", None) == 0.5
     assert judge.fingerprint() != before
-    judge.use_services(Services("Score: 0.1"))  # it keeps the first
+    judge.use_services(Services("Score: 0.1"))  # of the same fingerprint: it keeps the first
     assert judge("x = 1", None) == 0.5
     connect_services(judge, None)
+
+
+def test_llm_judge_use_services_refuses_others_than_those_that_it_has(monkeypatch):
+    judge, own = LLMJudge(PROMPT, "style"), LLMJudge(PROMPT, "style", mcp_client=Services("1"))
+    judge.use_services(Services("Score: 0.5"))
+    other = Services("Score: 0.1")
+    monkeypatch.setattr(other, "fingerprint", lambda service: "another")
+    with pytest.raises(InvalidArgumentError, match="already calls another service 'style'"):
+        judge.use_services(other)
+    own.use_services(other)
+    assert (judge("x = 1", None), own("x = 1", None)) == (0.5, 1.0)
 
 
 def test_llm_judge_without_a_template_passes_the_arguments():

@@ -161,7 +161,7 @@ class LLMJudge(Rubric):
         super().__init__()
         self.score_range = self._bounds = _check_range(score_range)
         self.fields = _check_fields(fields)
-        self._client = mcp_client
+        self._client, self._is_own_client = mcp_client, mcp_client is not None
         self._asked = _check_asked(endpoint)
         self._cache = cache_of(cache)
         self.samples, self.aggregate, self.system = samples, aggregate, system
@@ -194,13 +194,21 @@ class LLMJudge(Rubric):
             >>> judge.use_services(MCPClient({"politeness": model}))
 
         Raises:
-            InvalidArgumentError: The client has no such service.
+            InvalidArgumentError: The client has no such service, or the judge already calls
+                others of that name, of another environment or pipeline.
         """
         names = self.service_names()
-        if self._client is None and names:
-            digests = [f"{name}={client.fingerprint(name)}" for name in names]
+        if self._is_own_client or not names:
+            return
+        digests = [f"{name}={client.fingerprint(name)}" for name in names]
+        if self._client is None:
             self.__dict__[MADE_WITH] = (*self.__dict__[MADE_WITH], *digests)
             self._client = client
+        elif not {*digests} <= {*self.__dict__[MADE_WITH]}:
+            raise InvalidArgumentError(
+                f"the judge already calls another service {names[0]!r}: make a judge for each "
+                "environment and pipeline that has services of its own"
+            )
 
     def _connected(self, service: str) -> ServiceClient:
         if self._client is None:
