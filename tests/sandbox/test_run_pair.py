@@ -49,6 +49,12 @@ def test_run_pair_signals_the_end_of_one_to_the_other(shared):
     assert checker.stdout == "b'' b''\n"
 
 
+def test_run_pair_reports_the_end_of_a_program_that_its_checker_has_seen(shared):
+    for _ in range(60):
+        program, _ = pair(shared, "raise SystemExit(3)", "hear(); os._exit(0)")
+        assert (program.ending, program.exit_code) == ("nonzero", 3)
+
+
 def test_run_pair_ends_with_the_checker(shared):
     program, checker = pair(shared, "while True: pass", "print('done')", seconds=60)
     assert checker.ending == "ok"

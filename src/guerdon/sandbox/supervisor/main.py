@@ -23,6 +23,7 @@ from guerdon.sandbox.supervisor.function_calls import FunctionCalls, OpeningFail
 from guerdon.sandbox.supervisor.processes import (
     ENDING,
     adopt_orphans,
+    is_exiting,
     reset_signals,
     wakes_on_child,
 )
@@ -33,6 +34,8 @@ NEEDED = ("landlockpy",) if sys.platform == "linux" else ()
 
 # Seconds between two measurements of the processes of a call.
 LOOK_EVERY = 0.02
+# Seconds that a process may take from closing its descriptors to its end.
+EXITING = 0.5
 
 
 def main(fd: int, own: Sequence[str]) -> None:
@@ -176,9 +179,20 @@ class Supervisor:
             if monotonic() >= look_at:
                 looked = monotonic()
                 self.look()
+        for call in calls[:-1]:
+            self.let_exit(call)
         for call in calls:
             if not call.done and call.cause is None:
                 call.cause = "over"
+
+    def let_exit(self, call: Call) -> None:
+        """Wait for a call that is exiting: the last one may have ended because it saw that."""
+        until = monotonic() + EXITING
+        self.starter.collect()
+        while not call.done and is_exiting(call.group) and monotonic() < until:
+            if select.select([self.woken], [], [], until - monotonic())[0]:
+                os.read(self.woken, 512)
+            self.starter.collect()
 
     def look(self) -> None:
         """End calls that have reached a limit."""

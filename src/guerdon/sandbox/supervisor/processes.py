@@ -27,6 +27,8 @@ ENDING = 5.0
 
 # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36
+# linux/sched.h
+PF_EXITING = 0x4
 
 
 # What the kernel reports --------------------------------------------------------------------------
@@ -43,6 +45,7 @@ class Stat(NamedTuple):
         cpu_of_children: Those of the children that it has waited for.
         threads: The number of its threads.
         began: When it was started, which distinguishes processes with the same id.
+        exiting: Whether it, or its first thread, is ending or has ended.
     """
 
     state: str
@@ -52,6 +55,7 @@ class Stat(NamedTuple):
     cpu_of_children: float
     threads: int
     began: int
+    exiting: bool
 
     @property
     def ended(self) -> bool:
@@ -86,10 +90,17 @@ def stat_of(pid: int) -> Stat | None:
         # The name in brackets may contain anything.
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         own, others = (sum(map(int, fields[i : i + 2])) / _TICK for i in (11, 13))
-        group, session, threads, began = (int(fields[i]) for i in (2, 3, 17, 19))
-        return Stat(fields[0].decode(), group, session, own, others, threads, began)
+        group, session, flags, threads, began = (int(fields[i]) for i in (2, 3, 6, 17, 19))
+        exiting = bool(flags & PF_EXITING)
+        return Stat(fields[0].decode(), group, session, own, others, threads, began, exiting)
     except (OSError, ValueError, IndexError):
         return None
+
+
+def is_exiting(pid: int) -> bool:
+    """Return whether a process is ending: it closes its descriptors before it has ended."""
+    stat = stat_of(pid)
+    return stat is not None and stat.exiting
 
 
 def memory_of(pid: int) -> int:

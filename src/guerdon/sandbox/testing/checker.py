@@ -15,7 +15,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from time import sleep
 from typing import Any
 
 from . import (
@@ -34,7 +33,6 @@ from . import (
 __all__ = ["Checker", "main"]
 
 LOADED = 64 << 10  # bytes of the first message
-PARTING = 0.01  # seconds in which the program's ending is recorded, before this process ends
 ROOM = 150  # frames for the tests, beside those of this module and of asking
 ORDER = remote.COMPARISONS - {"__eq__", "__ne__"}
 STOPPING = frozenset({"__next__", "__anext__", "__await__"})
@@ -423,6 +421,5 @@ def main() -> None:
         running.Tests(job, checker, report).run()
     except link.LinkLost as lost:
         report({"lost": str(lost)})
-        sleep(PARTING)
     report("done")
     os._exit(0)
