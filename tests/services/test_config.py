@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from guerdon.config import RewardConfig
 from guerdon.errors import InvalidArgumentError, RewardConfigError, ServiceError
@@ -142,6 +142,13 @@ def test_chat_model_does_not_repeat_a_value_that_may_be_secret(given):
 
 def test_parse_service_without_a_path_reports_the_key():
     assert refusal(mcp(timeout_s=0), place=())[0].startswith("timeout_s: ")
+
+
+@pytest.mark.parametrize(("kind", "more"), [(OpenAIService, {}), (McpService, {"command": ["a"]})])
+def test_service_does_not_repeat_its_address_if_it_is_invalid(kind, more):
+    with pytest.raises(ValidationError) as caught:
+        kind(endpoint="http://localhost/v1?key=s3cret", **more)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_mcp_service_public_contains_no_secret():

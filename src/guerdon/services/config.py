@@ -82,7 +82,7 @@ class CallSettings(BaseModel):
             0. The default is 0, since a tool may have side effects; a judge has none.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     timeout_s: Seconds = 60.0
     concurrency: Concurrency = 64
