@@ -120,7 +120,7 @@ class EvalSandbox:
         workers: How many calls run at the same time.
         limits: What each call may use.
         reuse: Whether a copy is kept for further calls: faster, but each call sees the state that
-            earlier ones left.
+            earlier ones left, and `Limits.cpu_seconds` isn't applied.
         allow_read: Files and folders that the function may read, in addition to Python, installed
             packages, and its own file or package. If the folder of its file is among them, it may
             import the modules in that folder.
@@ -254,8 +254,8 @@ class EvalSandbox:
         """Score several conversations of a pointwise function, one after the other in one copy.
 
         That saves a fork for each. Each call sees the state that those before it left, and has the
-        limits to itself. One that ends the copy, or reaches a limit, is repeated in a fresh copy,
-        and so fails alone.
+        limits to itself, except for `Limits.cpu_seconds`: each may use the sum of all. One that
+        ends the copy, or reaches a limit, is repeated in a fresh copy, and so fails alone.
 
         Example:
             >>> from guerdon import EvalSandbox
