@@ -7,6 +7,8 @@ import gc
 import multiprocessing
 import pickle
 import sqlite3
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -326,6 +328,23 @@ def test_sqlite_cache_fetch_waits_its_turn_for_a_file_that_works(tmp_path, monke
     assert [cache.get(f"{number}") for number in range(9)] == ["answer"] * 9
     assert caplog.text == ""
     cache.close()
+
+
+def test_sqlite_cache_of_a_file_that_hangs_lets_the_process_end(tmp_path):
+    program = """
+import sys, time
+from guerdon.rubrics.judge import cache
+
+class Hanging(cache.SqliteCache):
+    def _select(self, key):
+        time.sleep(1000)
+
+cache.DEADLINE_S = 0.1
+print(Hanging(sys.argv[1]).get("a"))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "cache")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "None\n"
 
 
 def test_sqlite_cache_can_be_made_of_a_file_that_hangs(tmp_path, monkeypatch):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Self, TypeVar
 
 from guerdon._logging import step_logger
@@ -189,7 +191,7 @@ class SqliteCache(Cache):
             raise InvalidArgumentError(f"can't open the cache {self.path}: no such directory")
         self._reset()
         try:
-            self._executor.submit(self._connection).result(DEADLINE_S)
+            self._thread.submit(self._connection).result(DEADLINE_S)
         except TimeoutError:
             self._skip(f"no answer in {DEADLINE_S:g} s")
         except sqlite3.Error as error:
@@ -213,17 +215,14 @@ class SqliteCache(Cache):
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        executor, opened, process = self._executor, self._opened, self._process
+        end = self._end
         self._reset()
-        if opened is not None and process == os.getpid():
-            with suppress(TimeoutError):
-                executor.submit(opened.close).result(DEADLINE_S)
-        executor.shutdown(wait=False)
+        end()
 
     def _reset(self) -> None:
         self._process = os.getpid()
-        self._opened: sqlite3.Connection | None = None
-        self._executor = ThreadPoolExecutor(1, "guerdon-cache")
+        self._thread = _Thread()
+        self._end = weakref.finalize(self, self._thread.end)
         self._skipped_until = 0.0
         self._puts = -1  # the first one trims
         self._finished = 0
@@ -233,7 +232,7 @@ class SqliteCache(Cache):
             self._reset()  # a fork has neither the connection nor the thread
         if not self._is_skipped():  # its thread may wait for a drive
             try:
-                return self._executor.submit(self._use, work, *values)
+                return self._thread.submit(self._use, work, *values)
             except RuntimeError as error:  # no thread can be started
                 self._skip(error)
         nothing: Future[T | None] = Future()
@@ -276,7 +275,7 @@ class SqliteCache(Cache):
             logger.warning("skipping the cache %s for %g s: %s", self.path, SKIPPED_S, reason)
         self._skipped_until = time.monotonic() + SKIPPED_S
 
-    # In the thread of the executor
+    # In the thread
 
     def _use(self, work: Callable[..., T | None], *values: str) -> T | None:
         if self._is_skipped():  # it failed after this was submitted
@@ -307,30 +306,80 @@ class SqliteCache(Cache):
             )
 
     def _connection(self) -> sqlite3.Connection:
-        if self._opened is None:
+        if self._thread.opened is None:
             opened = sqlite3.connect(
                 self.path, timeout=LOCKED_S, isolation_level=None, check_same_thread=False
             )
-            weakref.finalize(self, _close, os.getpid(), opened)
-            opened.execute("PRAGMA journal_mode = WAL")
-            opened.execute("PRAGMA synchronous = NORMAL")
-            opened.execute(
-                "CREATE TABLE IF NOT EXISTS guerdon_answers "
-                "(key TEXT PRIMARY KEY, value TEXT NOT NULL, used REAL NOT NULL) WITHOUT ROWID"
-            )
-            opened.execute(
-                "CREATE INDEX IF NOT EXISTS guerdon_answers_used ON guerdon_answers (used)"
-            )
-            self._opened = opened
-        return self._opened
+            try:
+                opened.execute("PRAGMA journal_mode = WAL")
+                opened.execute("PRAGMA synchronous = NORMAL")
+                opened.execute(
+                    "CREATE TABLE IF NOT EXISTS guerdon_answers "
+                    "(key TEXT PRIMARY KEY, value TEXT NOT NULL, used REAL NOT NULL) WITHOUT ROWID"
+                )
+                opened.execute(
+                    "CREATE INDEX IF NOT EXISTS guerdon_answers_used ON guerdon_answers (used)"
+                )
+            except BaseException:
+                opened.close()
+                raise
+            self._thread.opened = opened
+        return self._thread.opened
 
     def __reduce__(self) -> tuple[type[SqliteCache], tuple[str, int]]:
         return type(self), (str(self.path), self.max_entries)
 
 
-def _close(process: int, connection: sqlite3.Connection) -> None:
-    if process == os.getpid():
-        connection.close()
+class _Thread:
+    """A thread for a file, which the end of the process doesn't wait for: its drive may hang.
+
+    Attributes:
+        opened: The connection to close at the end.
+    """
+
+    def __init__(self) -> None:
+        self.opened: sqlite3.Connection | None = None
+        self._process = os.getpid()
+        self._jobs: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None]
+        self._jobs = SimpleQueue()
+        self._lock = threading.Lock()
+        self._running: threading.Thread | None = None
+
+    def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
+        """Call a function in the thread.
+
+        Raises:
+            RuntimeError: The thread can't be started.
+        """
+        with self._lock:
+            if self._running is None:
+                running = threading.Thread(target=self._run, name="guerdon-cache", daemon=True)
+                running.start()
+                self._running = running
+        future: Future[T] = Future()
+        self._jobs.put((future, work, args))
+        return future
+
+    def end(self) -> None:
+        """Close the connection, within `DEADLINE_S`, and end the thread."""
+        if self._process != os.getpid():
+            return  # a fork has neither
+        if self.opened is not None and self._running is threading.current_thread():
+            self.opened.close()  # the cache was collected in this thread
+        elif self.opened is not None:
+            with suppress(TimeoutError):
+                self.submit(self.opened.close).result(DEADLINE_S)
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, work, args = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work(*args))
+                except BaseException as error:
+                    future.set_exception(error)
+            del job, future, work, args  # they refer to the cache, which may be collected now
 
 
 def cache_of(cache: Cache | str | os.PathLike[str] | None) -> Cache | None:
