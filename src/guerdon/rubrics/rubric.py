@@ -18,6 +18,7 @@ from guerdon.errors import AsyncRubricError, RubricDefinitionError, RubricError,
 from guerdon.rubrics import evaluation, step_rewards
 from guerdon.rubrics.calling import CONTAINER, LEAF, PLAIN, SLOW, call
 from guerdon.rubrics.evaluation import is_async_callable
+from guerdon.rubrics.pickling import PickledState
 from guerdon.rubrics.recording import Recorder, current, of_step, score_of
 from guerdon.rubrics.state import (
     configuring_names,
@@ -781,6 +782,12 @@ class Rubric(metaclass=RubricMeta):
         """Clear the state of the episode that the framework keeps in this rubric."""
 
     # Copies ------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        made = super().__reduce_ex__(protocol)
+        if isinstance(made, str) or len(made) < 3 or type(made[2]) is not dict:
+            return made  # an author's own
+        return *made[:2], PickledState(self, made[2]), *made[3:]
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, **_CHANGED, "_watch": None}

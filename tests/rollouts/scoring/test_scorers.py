@@ -1,5 +1,6 @@
 """RubricScorer and score_rollouts: one row for each rollout."""
 
+import asyncio
 import logging
 
 import anyio
@@ -20,6 +21,7 @@ from guerdon.rubrics import (
     WeightedSum,
     as_rubric,
 )
+from guerdon.rubrics.copies import ROLLOUTS
 from guerdon.types import Message, Rollout
 
 KEYS = [
@@ -331,6 +333,58 @@ def test_score_rollouts_yields_rows_in_order_one_at_a_time(row):
     assert next(rows)["score"] == 0.0
     assert taken == [0]
     assert [r["id"] for r in rows] == [1, 2, 3, 4]
+
+
+def meeting(base, count):
+    """An async rubric whose score is known when `count` rollouts have come to it."""
+    waiting, together = [], asyncio.Event()
+
+    async def number(text):
+        waiting.append(text)
+        if len(waiting) == count:
+            together.set()
+        await asyncio.wait_for(together.wait(), 10)
+        return float(text)
+
+    class Meets(base):
+        async def forward(self, action, observation):
+            return await number(action.content)
+
+    class MeetsAtTheEnd(base):
+        async def score_trajectory(self, trajectory):
+            return await number(trajectory[-1][0].content)
+
+    return MeetsAtTheEnd() if base is Last else Meets()
+
+
+@pytest.mark.parametrize("base", [Number, Last])
+def test_score_rollouts_scores_rollouts_of_an_async_tree_concurrently(row, base):
+    texts = [str(number) if number != 3 else "three" for number in range(40)]
+    tree = WeightedSum([meeting(base, ROLLOUTS)], [0.5])
+    turns = ["0"] if base is Last else []
+    rollouts = [Rollout.from_row(row(*turns, text, id=text)) for text in texts]
+    rows = list(score_rollouts(tree, rollouts))
+    assert [each["id"] for each in rows] == texts
+    invalid = [each for each in rows if not each["is_score_valid"]]
+    assert [(each["id"], each["score"]) for each in invalid] == [("three", None)]
+    assert "ValueError: could not convert" in invalid[0]["error"]
+    for each in rows:
+        if each["is_score_valid"]:
+            assert each["score"] == sum(each["step_rewards"][-1:]) == float(each["id"]) / 2
+
+
+def test_score_rollouts_of_an_async_tree_reads_32_rollouts_ahead(row):
+    given = []
+
+    def rollouts():
+        for number in range(80):
+            given.append(number)
+            yield Rollout.from_row(row(str(number)))
+
+    rows = score_rollouts(AsyncNumber(), rollouts())
+    assert next(rows)["score"] == 0.0
+    assert len(given) == ROLLOUTS
+    rows.close()
 
 
 def test_score_rollouts_resets_the_rubric_before_each_rollout(row):

@@ -24,6 +24,7 @@ from guerdon.rubrics import (
     Gate,
     Guarded,
     NumericAnswer,
+    RegexMatch,
     Rubric,
     Sequential,
     TrajectoryRubric,
@@ -635,6 +636,39 @@ def test_reward_function_rubric_each_of_several_event_loops_gets_the_rewards_of_
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("wrap", [lambda each: each, lambda each: WeightedSum([each], [1.0])])
+async def test_as_reward_function_scores_trajectories_of_an_async_tree_concurrently(wrap):
+    waiting, together = [], anyio.Event()
+
+    class Meets(Lengths):
+        async def score_trajectory(self, trajectory):
+            waiting.append(self)
+            if len(waiting) == len(CONVERSATIONS):
+                together.set()
+            await together.wait()
+            if trajectory[-1][0].content == "xxx":
+                raise ValueError("three letters")
+            return float(len(trajectory[-1][0].content))
+
+    function, results = as_reward_function(wrap(Meets())), {}
+
+    async def scored(lengths):
+        results[lengths] = await function(spoken(*lengths))
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for lengths in CONVERSATIONS:
+                tasks.start_soon(scored, lengths)
+    failures = [each for each in results.values() if not each.is_score_valid]
+    assert [each.score for each in failures] == [None]
+    assert "ValueError: three letters" in failures[0].error
+    for lengths, result in results.items():
+        if result.is_score_valid:
+            assert (base_rewards(result), result.score) == (list(lengths), lengths[-1])
+    assert len(results) == len(set(map(id, waiting))) == len(CONVERSATIONS)
+
+
+@pytest.mark.anyio
 async def test_reward_function_rubric_nested_rubrics_do_not_deadlock():
     inner = as_reward_function(AsyncLengths())
 
@@ -738,7 +772,32 @@ def test_reward_function_rubric_failure_of_the_rubric_is_not_zero():
     messages = [CHAT[0], CHAT[1], CHAT[2], {"role": "assistant", "content": ""}]
     result = as_reward_function(Fails())(messages)
     assert (result.score, result.is_score_valid, result.step_outputs) == (None, False, None)
-    assert result.error == "ValueError: the text is empty"
+    assert result.error == "step 1: ValueError: the text is empty"
+
+
+@pytest.mark.parametrize("words", [Words, AsyncWords], ids=["sync", "async"])
+def test_as_reward_function_keeps_the_components_of_a_tree_that_fails(words):
+    messages = [*CHAT[:3], {"role": "assistant", "content": ""}]
+    tree = WeightedSum([words(), Fails()], [0.5, 0.5])
+    function = as_reward_function(tree)
+    result = asyncio.run(function(messages)) if function.is_async else function(messages)
+    assert (result.score, result.is_score_valid, result.step_outputs) == (None, False, None)
+    assert result.error == "step 1: rubric 'rubric_1': ValueError: the text is empty"
+    assert result.metrics == row_of(tree, messages)["components"]
+    assert (result.metrics["rubric_0"], result.metrics["rubric_0/mean"]) == (0.0, 0.3)
+    row = row_of(as_reward_function(tree), messages)
+    assert (row["score"], row["step_rewards"], row["components"]) == (None, None, result.metrics)
+
+
+def test_as_reward_function_numbers_the_failed_step_after_examples():
+    messages = [*CHAT[:3], {"role": "assistant", "content": ""}]
+    result = as_reward_function(Fails())(messages, first_turn=1)
+    assert (result.error, result.metrics) == ("step 1: ValueError: the text is empty", {})
+
+
+def test_as_reward_function_raises_what_the_rubric_raises_by_function():
+    with pytest.raises(ValueError, match="the text is empty"):
+        as_reward_function(Fails()).function([{"role": "assistant", "content": ""}])
 
 
 def test_reward_function_rubric_failure_handled_by_a_guard_is_reported_beside_the_score(caplog):
@@ -831,6 +890,11 @@ def test_reward_function_rubric_back_and_there_a_function_scores_the_same(functi
 
 
 # Fingerprints
+
+
+def test_as_reward_function_has_the_fingerprint_of_the_rubric():
+    one, other = as_reward_function(RegexMatch("a")), as_reward_function(RegexMatch("b"))
+    assert one.fingerprint == RegexMatch("a").fingerprint() != other.fingerprint
 
 
 def test_reward_function_rubric_fingerprints_distinguish_functions():

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.errors import RewardFunctionError
-from guerdon.rubrics.functions import RewardFunction, reward_function
+from guerdon.rubrics.functions import RewardFunction, as_reward_function, reward_function
 from guerdon.rubrics.functions.function import takes_messages
 from guerdon.types import EvaluateResult, Message, StepOutput
 
@@ -730,3 +730,53 @@ def test_reward_function_other_things_take_no_messages(thing):
     messages = "local"
     assert not takes_messages(thing)
     assert messages
+
+
+# Columns of a dataset that have the names of its arguments
+
+
+def given_first(chat, **columns):
+    return float(len(chat))
+
+
+def given_by_name(level=0, *, messages, **columns):
+    return float(len(messages))
+
+
+@pytest.mark.parametrize(
+    ("function", "column"),
+    [
+        (reward_function(lambda messages, **columns: float(len(messages))), "messages"),
+        (reward_function(lambda messages: float(len(messages))), "messages"),
+        (reward_function(lambda messages, /, **columns: float(len(messages))), "messages"),
+        (reward_function(mode="pointwise")(given_first), "chat"),
+        (reward_function(given_by_name), "messages"),
+        (as_reward_function(lambda action, observation: float(action.place + 1)), "messages"),
+    ],
+)
+def test_reward_function_evaluate_ignores_a_column_named_like_the_messages(function, column):
+    chat = [{"role": "assistant", "content": "A: 42"}]
+    result = function.evaluate(chat, "42", {column: [chat[0]] * 3, "ground_truth": "41"})
+    assert (result.score, result.error) == (1.0, None)
+
+
+def test_reward_function_evaluate_ignores_a_column_named_like_the_messages_of_a_batch():
+    @reward_function
+    def batch(rollouts_messages, **columns):
+        return [float(len(messages)) for messages in rollouts_messages]
+
+    chat = [{"role": "assistant", "content": "A: 42"}]
+    [result] = batch.evaluate([chat], None, {"rollouts_messages": [[]], "messages": [[]]})
+    assert (result.score, result.error) == (1.0, None)
+
+
+def test_reward_function_call_prefers_the_messages_that_it_is_given_by_position():
+    @reward_function
+    def said(messages, ground_truth=None):
+        return float(ground_truth in messages[-1].text)
+
+    chat = [{"role": "assistant", "content": "A: 42"}]
+    row = {"messages": [{"role": "assistant", "content": "A: 41"}], "ground_truth": "41"}
+    assert said(chat, "42", **row).score == 1.0
+    assert said(**row).score == 1.0
+    assert said(chat, ground_truth="41").score == 0.0

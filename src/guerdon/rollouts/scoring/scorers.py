@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Self, TypeVar
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
+from guerdon.rubrics.copies import ROLLOUTS, RubricCopies
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.function import RewardFunction, failed
 from guerdon.rubrics.functions.placement import place_outputs, places_of
@@ -129,6 +131,8 @@ class RubricScorer(Scorer):
         super().__init__()
         self.rubric = rubric
         self.fingerprint = rubric.fingerprint()
+        self.scores_chunks = self._is_async = rubric._find_traits().is_async
+        self._copies = RubricCopies(rubric)
         self._replay = Replay()  # reused: each replay begins it anew
 
     def score(self, rollout: Rollout) -> ResultRow:
@@ -137,22 +141,43 @@ class RubricScorer(Scorer):
         Raises:
             AsyncRubricError: The rubric is async and an event loop is running in this thread.
         """
-        rubric, done = self.rubric, self._replay
+        if self._is_async:
+            return self.score_group([rollout])[0]
+        done = self._replay
         try:
-            if (rubric._traits or rubric._find_traits()).is_async:
-                self._run(replay_async(rubric, rollout.steps, done), type(rubric).__name__)
-            else:
-                replay(rubric, rollout._steps or rollout.steps, done)
+            replay(self.rubric, rollout._steps or rollout.steps, done)
         except _PASSED_ON:
             raise
         except BaseException as error:  # sys.exit() in a reward ends the row, not the run
-            return invalid_row(
-                rollout.id,
-                rollout.group,
-                fingerprint=self.fingerprint,
-                error=describe_failure(error, done.where(rollout.first_turn)),
-                components=done.components(),
-            )
+            return self._invalid_row(rollout, done, error)
+        return self._row(rollout, done)
+
+    def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+        """Score several rollouts, in order; with an async tree, up to 32 at a time.
+
+        Raises:
+            AsyncRubricError: The rubric is async and an event loop is running in this thread.
+        """
+        if not self._is_async:
+            return super().score_group(rollouts)
+        return self._run(self._score_all(rollouts), type(self.rubric).__name__)
+
+    async def _score_all(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+        turns = asyncio.Semaphore(ROLLOUTS)
+        return await asyncio.gather(*(self._score_async(each, turns) for each in rollouts))
+
+    async def _score_async(self, rollout: Rollout, turns: asyncio.Semaphore) -> ResultRow:
+        done = Replay()
+        try:
+            async with turns, self._copies.one() as rubric:
+                await replay_async(rubric, rollout.steps, done)
+        except _PASSED_ON:
+            raise
+        except BaseException as error:  # as above
+            return self._invalid_row(rollout, done, error)
+        return self._row(rollout, done)
+
+    def _row(self, rollout: Rollout, done: Replay) -> ResultRow:
         return {
             "id": rollout.id,
             "group": rollout.group,
@@ -163,6 +188,15 @@ class RubricScorer(Scorer):
             "error": "; ".join(done.handled) if done.handled else None,
             "fingerprint": self.fingerprint,
         }
+
+    def _invalid_row(self, rollout: Rollout, done: Replay, error: BaseException) -> ResultRow:
+        return invalid_row(
+            rollout.id,
+            rollout.group,
+            fingerprint=self.fingerprint,
+            error=describe_failure(error, done.where(rollout.first_turn)),
+            components=done.components(),
+        )
 
 
 class FunctionScorer(Scorer):
@@ -477,7 +511,8 @@ def score_rollouts(
     Args:
         reward: A rubric, which is reset before each rollout, or a reward function. A batch
             function scores the rollouts of a group together; they must be consecutive.
-        rollouts: Any number of rollouts; one, or one group, is in memory at a time.
+        rollouts: Any number of rollouts; one, or one group, is in memory at a time. With an async
+            rubric 32 are, which are scored concurrently.
         score_failed: Whether to score episodes that ended with an error; by default their rows
             are invalid.
 
@@ -488,8 +523,8 @@ def score_rollouts(
         RolloutError: The reward is a batch function and a group is split.
     """
     with scorer_of(reward) as scorer:
-        if scorer.takes_groups:
-            for group in groups_of(rollouts):
+        if scorer.takes_groups or scorer.scores_chunks:
+            for group in groups_of(rollouts) if scorer.takes_groups else _chunks(rollouts):
                 yield from score_together(
                     scorer, [unless_failed(each, score_failed) for each in group]
                 )
@@ -500,6 +535,12 @@ def score_rollouts(
                 yield scorer.score(rollout)
             else:
                 yield scorer.failed(RolloutError(failure, row=rollout.columns))
+
+
+def _chunks(rollouts: Iterable[Rollout]) -> Iterator[list[Rollout]]:
+    remaining = iter(rollouts)
+    while chunk := list(itertools.islice(remaining, ROLLOUTS)):
+        yield chunk
 
 
 def unless_failed(

@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import math
 import reprlib
-import sys
-import threading
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from inspect import Parameter
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
-import anyio
-from anyio.lowlevel import RunVar
 from pydantic import ValidationError
 
 from guerdon._validation import as_score, check_choice, check_list, shown
 from guerdon.errors import GuerdonError, RewardFunctionError
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.failure import describe_failure
-from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.functions.rubric import rubric_of
-from guerdon.rubrics.replay import Replay, replay, replay_async
+from guerdon.rubrics.pickling import is_importable
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
-from guerdon.types.message import Message, read_messages
-from guerdon.types.rollout import Rollout
+from guerdon.types.message import read_messages
 
 __all__ = [
     "Mode",
     "Parameters",
     "RewardFunction",
-    "as_reward_function",
     "failed",
     "parameters_of",
     "result_of",
@@ -64,9 +55,6 @@ GROUND_TRUTH: dict[Mode, str] = {"pointwise": "ground_truth", "batch": "ground_t
 
 # Characters of an error that are kept.
 MAX_ERROR = 10_000
-
-# Seconds between two attempts to lock a rubric that another thread or task uses.
-RETRY_S = 0.001
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -134,8 +122,9 @@ class RewardFunction:
             An `EvaluateResult`; in batch mode one for each rollout. For an async function, an
             awaitable.
         """
-        messages = others.pop(MESSAGES[self.mode], messages)
-        ground_truth = others.pop(GROUND_TRUTH[self.mode], ground_truth)
+        by_name = others.pop(MESSAGES[self.mode], None), others.pop(GROUND_TRUTH[self.mode], None)
+        messages = by_name[0] if messages is None else messages
+        ground_truth = by_name[1] if ground_truth is None else ground_truth
         return self.evaluate(messages, ground_truth, others)
 
     def evaluate(
@@ -199,8 +188,7 @@ class RewardFunction:
         return rubric_of(self)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        module = sys.modules.get(self.__module__)
-        if getattr(module, self.__qualname__, None) is self:
+        if is_importable(self):
             return str(self.__qualname__)  # by name, as functions are pickled
         return RewardFunction, (self.function, self.mode)
 
@@ -295,102 +283,6 @@ def reward_function(
     return RewardFunction(function, mode)
 
 
-# Rubrics as reward functions ----------------------------------------------------------------------
-
-
-def as_reward_function(rubric: RubricLike) -> RewardFunction:
-    """Make a pointwise reward function of a rubric, or of anything that `as_rubric` accepts.
-
-    Each assistant turn is an action, and the messages after it are its observation; the rubric is
-    reset and replayed over them. The score is the sum of the steps' scores, each step has a step
-    output, and the components are the metrics.
-
-    Example:
-        >>> from guerdon import NumericAnswer
-        >>> from guerdon.rubrics import as_reward_function
-        >>> solved = as_reward_function(NumericAnswer())
-        >>> result = solved([{"role": "user", "content": "6 × 7?"},
-        ...                  {"role": "assistant", "content": "A: 42"}], ground_truth="42")
-        >>> result.score, result.step_outputs[0].step_index
-        (1.0, 0)
-
-    Args:
-        rubric: The rubric. With an async tree, the function is async. Several threads or tasks may
-            call the function at once, but nothing else may call the rubric meanwhile.
-
-    Raises:
-        RubricDefinitionError: It is not a rubric.
-    """
-    if isinstance(rubric, RewardFunction):
-        return rubric
-    tree = as_rubric(rubric)
-    traits = tree._find_traits()
-    # A rubric that remembers steps sees one rollout at a time.
-    lock = _RubricLock() if traits.stateful or traits.has_trajectory else nullcontext()
-
-    def scored(messages: list[Message], **columns: Any) -> EvaluateResult:
-        steps = list(Rollout.from_row({"messages": messages, **columns}).steps)
-        done = Replay()
-        with lock:
-            replay(tree, steps, done)
-        return _replayed(done, steps)
-
-    async def scored_async(messages: list[Message], **columns: Any) -> EvaluateResult:
-        steps = list(Rollout.from_row({"messages": messages, **columns}).steps)
-        done = Replay()
-        async with lock:
-            await replay_async(tree, steps, done)
-        return _replayed(done, steps)
-
-    function = scored_async if traits.is_async else scored
-    function.__name__ = function.__qualname__ = tree._title()
-    function.__doc__ = tree.__doc__
-    return RewardFunction(function)
-
-
-def _replayed(done: Replay, steps: list[tuple[Any, Any]]) -> EvaluateResult:
-    outputs = [
-        StepOutput(step_index=action.turn, base_reward=reward)
-        for (action, _), reward in zip(steps, done.rewards, strict=True)
-    ]
-    return EvaluateResult(
-        score=done.score,
-        metrics=done.components(),
-        step_outputs=outputs,
-        error="; ".join(done.handled) or None,
-    )
-
-
-class _RubricLock:
-    """A lock for threads and for tasks of any event loop."""
-
-    _numbers = itertools.count()
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # The tasks of a loop queue before the thread lock, so that only one of them polls it. Some
-        # versions of anyio distinguish variables by their names alone.
-        self._queue: RunVar[anyio.Lock] = RunVar(f"guerdon_rubric_lock_{next(self._numbers)}")
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
-    async def __aenter__(self) -> None:
-        queue = self._queue.get(None)
-        if queue is None:
-            queue = anyio.Lock()
-            self._queue.set(queue)
-        async with queue:
-            while not self._lock.acquire(blocking=False):
-                await anyio.sleep(RETRY_S)
-
-    async def __aexit__(self, *error: object) -> None:
-        self._lock.release()
-
-
 # Parameters ---------------------------------------------------------------------------------------
 
 
@@ -404,6 +296,7 @@ class Parameters:
         ground_truth: The parameter that takes the ground truth, if any.
         named: The names of all others.
         takes_all: Whether it has ``**kwargs``.
+        first: The name of the messages if they come first, which no other argument can have.
     """
 
     mode: Mode
@@ -411,6 +304,7 @@ class Parameters:
     ground_truth: str | None
     named: frozenset[str]
     takes_all: bool
+    first: str | None = None
 
     def takes(self, name: str) -> bool:
         """Return whether an argument of that name reaches the function."""
@@ -419,7 +313,8 @@ class Parameters:
     def arguments(self, ground_truth: Any, others: dict[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments of a call, without those that the function doesn't take."""
         if self.takes_all:
-            arguments = dict(others)
+            own = (self.messages, self.first)
+            arguments = {name: others[name] for name in others if name not in own}
         else:
             arguments = {name: others[name] for name in others if name in self.named}
         if self.ground_truth is not None:
@@ -440,7 +335,7 @@ def parameters_of(function: Callable[..., Any], mode: GivenMode | None = None) -
     wanted: Any = mode if mode is None else _MODES.get(str(mode).replace("_", "-"), mode)
     if wanted is not None:
         check_choice("mode", wanted, MESSAGES, error=RewardFunctionError)
-    name = getattr(function, "__name__", repr(function))
+    name = getattr(function, "__name__", None) or repr(function)
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -470,6 +365,7 @@ def parameters_of(function: Callable[..., Any], mode: GivenMode | None = None) -
         ground_truth,
         frozenset({*either, *names[Parameter.KEYWORD_ONLY]} - {messages, ground_truth}),
         takes_all,
+        messages if comes_first else None,
     )
 
 
@@ -592,14 +488,17 @@ def results_of(values: Any, count: int, name: str) -> list[EvaluateResult]:
     return results
 
 
-def failed(error: BaseException, file: str | None = None) -> EvaluateResult:
+def failed(
+    error: BaseException, file: str | None = None, *, where: str | None = None
+) -> EvaluateResult:
     """Return the invalid result of a function that raised.
 
     Args:
         error: The exception.
         file: The function's file; the message contains the line in it.
+        where: What the message begins with.
     """
-    text = describe_failure(error)
+    text = describe_failure(error, where)
     if len(text) > MAX_ERROR:
         text = f"{text[:MAX_ERROR]}… ({len(text):,} characters)"
     if file is not None:

@@ -18,7 +18,8 @@ import anyio.to_thread
 
 from guerdon._logging import shortened
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, LoadError, SandboxError
-from guerdon.rubrics.functions.function import Mode, RewardFunction, as_reward_function
+from guerdon.rubrics.functions.conversion import as_reward_function
+from guerdon.rubrics.functions.function import Mode, RewardFunction
 from guerdon.rubrics.sandboxed.inside import describe, load_function
 from guerdon.rubrics.sandboxed.messages import (
     MAX_REPLY,

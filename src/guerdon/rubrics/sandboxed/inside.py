@@ -21,10 +21,10 @@ from typing import Any
 
 from guerdon._loading import DIGEST, load_object, module_of_text, object_in, split_spec
 from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
-from guerdon.rubrics.failure import describe_failure
-from guerdon.rubrics.functions.function import Mode, RewardFunction, as_reward_function, failed
+from guerdon.rubrics.functions.conversion import ConversationReplay, as_reward_function
+from guerdon.rubrics.functions.function import Mode, RewardFunction, failed
 from guerdon.rubrics.functions.loading import is_factory, reward_of
-from guerdon.rubrics.replay import Replay, replay, replay_async
+from guerdon.rubrics.replay import replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.sandboxed.messages import (
     VERSION,
@@ -37,9 +37,8 @@ from guerdon.rubrics.sandboxed.messages import (
     write_refusal,
     write_reply,
 )
-from guerdon.types.evaluate_result import EvaluateResult, StepOutput
+from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import Message
-from guerdon.types.rollout import Rollout
 
 # Runs what is async, and returns its result.
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -120,27 +119,16 @@ def _score_with_rubric(rubric: Rubric, call: Call, run: Run | None) -> EvaluateR
     columns = call.others
     if call.ground_truth is not None:
         columns = columns | {"ground_truth": call.ground_truth}
-    done, first = Replay(), 0
+    done = ConversationReplay()
     try:
-        rollout = Rollout.from_row({**columns, "messages": call.rollouts[0]})
-        first = rollout.first_turn
+        steps = done.read(call.rollouts[0], columns)
         if run is not None:
-            run(replay_async(rubric, rollout.steps, done))
+            run(replay_async(rubric, steps, done))
         else:
-            replay(rubric, rollout.steps, done)
+            replay(rubric, steps, done)
+        return done.result()
     except BaseException as error:  # as above
-        text = describe_failure(error, done.where(first))
-        return EvaluateResult(is_score_valid=False, error=text, metrics=done.components())
-    outputs = [
-        StepOutput(step_index=action.turn, base_reward=reward)
-        for (action, _), reward in zip(rollout.steps, done.rewards, strict=True)
-    ]
-    return EvaluateResult(
-        score=done.score,
-        metrics=done.components(),
-        step_outputs=outputs,
-        error="; ".join(done.handled) or None,
-    )
+        return done.failed(error)
 
 
 def load(config: bytes) -> LoadedReward:
