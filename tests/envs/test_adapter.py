@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from guerdon import Environment, Rubric, State
+from guerdon.envs import reset_arguments
 from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import EnvDefinitionError, EpisodeError, InvalidObservationError
 from tests.envs.worlds import AsyncHalf, Board, Down, Half, Move, World, unsigned
@@ -352,3 +353,35 @@ def test_env_adapter_a_missing_rubric_is_reported_when_the_environment_is_made()
 
     with pytest.raises(EnvDefinitionError, match="Forgot has no rubric"):
         EnvAdapter(Forgot())
+
+
+# Arguments for reset, from a row
+
+
+class Task(Echoes):
+    def reset(self, seed=None, *, task=0):
+        return Board()
+
+
+class AsyncTask(Echoes):
+    async def reset_async(self, task, **kwargs):
+        return Board()
+
+
+class Foreign:
+    def reset(self, level):
+        """Not one of guerdon's environments."""
+
+
+@pytest.mark.parametrize(
+    ("environment", "names"),
+    [
+        (Task, ["seed", "task"]),
+        (AsyncTask, ["level", "prompt", "seed", "task"]),
+        (Foreign, ["level"]),
+        (Foreign(), ["level"]),
+    ],
+)
+def test_reset_arguments_returns_those_that_reset_accepts(environment, names):
+    row = {"prompt": "?", "task": 2, "seed": 3, "level": 1, "self": 4}
+    assert reset_arguments(environment, row) == {name: row[name] for name in row if name in names}

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from guerdon.envs.environment import *
     from guerdon.envs.pool import *
     from guerdon.envs.registry import *
+    from guerdon.envs.runner import reset_arguments as reset_arguments
     from guerdon.envs.server import *
 
 __getattr__, __dir__ = lazy_names(
-    __name__, "environment", "registry", "pool", "server", "client", "checking", "configured"
+    __name__,
+    *("environment", "registry", "pool", "server", "client", "checking", "configured"),
+    names={"runner": "reset_arguments"},
 )

@@ -54,6 +54,7 @@ __all__ = [
     "EnvThreads",
     "Keywords",
     "read_action",
+    "reset_arguments",
 ]
 
 logger = step_logger("guerdon.envs")
@@ -130,6 +131,33 @@ def _is_async(cls: type[Environment[Any, Any, Any]], name: str) -> bool:
     return overridden or getattr(cls, name) is getattr(Environment, name)
 
 
+def _reset_keywords(cls: type) -> Keywords:
+    """The keyword arguments that the reset of an environment class accepts."""
+    is_async = issubclass(cls, Environment) and _is_async(cls, "reset")
+    return _keywords(getattr(cls, "reset_async" if is_async else "reset"), 1)
+
+
+def reset_arguments(environment: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some arguments, such as the columns of a row, that `reset` accepts.
+
+    A server does this with the arguments of a request.
+
+    Example:
+        >>> from guerdon.envs import reset_arguments
+        >>> class Maze:
+        ...     def reset(self, seed=None, *, level=1): ...
+        ...     def step(self, action): ...
+        >>> reset_arguments(Maze, {"level": 2, "prompt": "Find the exit."})
+        {'level': 2}
+
+    Args:
+        environment: An environment or its class; guerdon's, or any other with a `reset`.
+        arguments: Arguments by name. All are returned if `reset` accepts any keyword.
+    """
+    cls = environment if isinstance(environment, type) else type(environment)
+    return _reset_keywords(cls).accepted(dict(arguments))
+
+
 class EnvAdapter:
     """Calls one environment: passes the arguments that it accepts and checks what it returns.
 
@@ -162,7 +190,7 @@ class EnvAdapter:
         self._limiter: anyio.CapacityLimiter | None = None
         cls = type(environment)
         self.reset_is_async, self.step_is_async = _is_async(cls, "reset"), _is_async(cls, "step")
-        self._reset_takes = _keywords(cls.reset_async if self.reset_is_async else cls.reset, 1)
+        self._reset_takes = _reset_keywords(cls)
         self._step_takes = _keywords(cls.step_async if self.step_is_async else cls.step, 2)
         self._passes_timeout = self._step_takes.accepts("timeout_s")
 

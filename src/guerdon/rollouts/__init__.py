@@ -20,6 +20,7 @@ from guerdon.rollouts.crediting import (
     apply_credit,
     system_apply_gigpo_to_batch_steps,
 )
+from guerdon.rollouts.playing.observations import observation_text
 from guerdon.rollouts.playing.openai_policy import OpenAIPolicy
 from guerdon.rollouts.playing.policies import (
     AgentPolicy,
@@ -68,6 +69,7 @@ __all__ = [
     "apply_credit",
     "compare_rewards",
     "compare_rows",
+    "observation_text",
     "read_rollouts",
     "score_rollouts",
     "system_apply_gigpo_to_batch_steps",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from guerdon.types.rollout import *
     from guerdon.types.score import *
     from guerdon.types.state import *
+    from guerdon.types.tools import *
 
 # The score first: rubrics need it, and it doesn't import pydantic.
 __getattr__, __dir__ = lazy_names(
@@ -25,4 +26,5 @@ __getattr__, __dir__ = lazy_names(
     "action",
     "observation",
     "state",
+    "tools",
 )

@@ -7,6 +7,7 @@ import pytest
 
 from guerdon import Observation, StepResult
 from guerdon.errors import InvalidObservationError
+from guerdon.rollouts import observation_text
 from guerdon.rollouts.playing.adapters import read_result
 from guerdon.rollouts.playing.observations import answer_messages, content_of, first_messages
 from guerdon.types import GenericObservation
@@ -114,3 +115,21 @@ def test_first_messages_begin_with_the_messages_of_the_environment():
     given = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}]
     assert [each.to_openai() for each in first_messages({"messages": given})] == given
     assert first_messages("begin")[0].to_openai() == {"role": "user", "content": "begin"}
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        {"text": "7", "done": True, "reward": 1.0},
+        {"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]},
+        {"messages": ["a", "b"], "text": "c"},
+        {"text": "", "board": (1, 2), "metadata": {"k": 1}},
+        Board(done=True, reward=0.5),
+        "plain",
+        3,
+    ],
+    ids=repr,
+)
+def test_observation_text_is_what_the_worker_shows(observation):
+    [shown] = answer_messages(content_of(observation), [CALL])
+    assert observation_text(observation) == shown.text

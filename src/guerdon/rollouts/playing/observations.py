@@ -10,7 +10,7 @@ from guerdon.rollouts.playing.adapters import BESIDE
 from guerdon.types.content import text_or_parts
 from guerdon.types.message import TEXT_FIELDS, Message
 
-__all__ = ["answer_messages", "content_of", "first_messages"]
+__all__ = ["answer_messages", "content_of", "first_messages", "observation_text"]
 
 
 def content_of(observation: Any) -> Any:
@@ -24,6 +24,26 @@ def content_of(observation: Any) -> Any:
     if not isinstance(form, dict):
         return form
     return {name: value for name, value in form.items() if name not in BESIDE}
+
+
+def observation_text(observation: Any) -> str:
+    """Return the text of an observation, as a rollout worker shows it to the policy.
+
+    Example:
+        >>> from guerdon.rollouts import observation_text
+        >>> observation_text({"text": "Which number?", "done": False})
+        'Which number?'
+        >>> observation_text({"board": (1, 2), "reward": 0.5})
+        '{"board": [1, 2]}'
+
+    Args:
+        observation: An observation of any kind.
+
+    Returns:
+        Its `messages`, `content`, `message`, `text` or `prompt`, or else its JSON without `done`,
+        `reward` and `metadata`.
+    """
+    return _text(content_of(observation))
 
 
 def first_messages(content: Any) -> list[Message]:
