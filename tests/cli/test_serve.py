@@ -19,6 +19,7 @@ import pytest
 import guerdon as package
 from examples.tau_chat.scripted_model import ScriptedModel
 from guerdon import EnvClient
+from guerdon.errors import ServerError
 from tests.cli.conftest import COMMAND
 from tests.cli.inside import run_inside
 
@@ -29,7 +30,7 @@ PATIENCE = 10  # seconds after which what should happen is taken not to happen
 WORLDS = """
     import os
 
-    from guerdon import Action, Environment, Observation, RegexMatch, State
+    from guerdon import Action, Environment, Observation, RegexMatch, State, as_rubric
 
     class Say(Action):
         content: str
@@ -55,6 +56,14 @@ WORLDS = """
         def __init__(self):
             super().__init__()
             self.rubric = None
+
+    def down(action, observation):
+        raise ConnectionError("no judge")
+
+    class Unjudged(Echo):
+        def __init__(self):
+            super().__init__()
+            self.rubric = as_rubric(down)
 
     def forgets():
         return Forgot()
@@ -502,3 +511,12 @@ def test_python_m_guerdon_is_the_command(tmp_path, environ):
         f"guerdon {package.__version__}\n",
         "",
     )
+
+
+def test_serve_fails_a_step_on_a_reward_error_if_it_is_to(serving):
+    serving = serving("--fail-on-reward-error", target="worlds.py:Unjudged")
+    with EnvClient(serving.url).sync() as client:
+        client.reset()
+        with pytest.raises(ServerError, match="the reward failed: ConnectionError: no judge"):
+            client.step({"content": "please"})
+    serving.end()

@@ -52,6 +52,13 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="Another host name of the server. Repeatable."),
     ] = None,
+    fail_on_reward_error: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-reward-error",
+            help="A failed reward fails the step, for clients that read it as 0.",
+        ),
+    ] = False,
     log_format: Annotated[
         LogFormat, typer.Option("--log", help="Lines of text, or of JSON.")
     ] = LogFormat.text,
@@ -97,6 +104,7 @@ def serve(
             limits=limits,
             token=token,
             allowed_hosts=allow_host or (),
+            fail_on_reward_error=fail_on_reward_error,
         )
         if with_parent:
             threading.Thread(target=_follow_parent, daemon=True).start()

@@ -161,8 +161,9 @@ def test_session_sends_components_of_a_rubric_called_by_hand(play):
     assert list(answer["metadata"]["reward_components"].values()) == [0.5]
 
 
-@pytest.mark.parametrize("by_hand", [False, True])
-def test_session_continues_after_a_failed_rubric(serve, by_hand):
+def failing(by_hand):
+    """An environment whose rubric fails at the action "bad"."""
+
     class Fails(Rubric):
         def forward(self, action, observation):
             if action.text == "bad":
@@ -175,12 +176,38 @@ def test_session_continues_after_a_failed_rubric(serve, by_hand):
             self.rubric = Fails()
 
         def step(self, action, **kwargs):
+            self.episode.step_count += 1
             observation = Said(text=action.text)
             if by_hand:
                 return observation.with_reward(self.rubric(action, observation))
             return self.score(action, observation)
 
-    served = serve(Failing)
+    return Failing
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_create_app_fails_a_step_on_a_reward_error_if_it_is_to(serve, by_hand):
+    served = serve(failing(by_hand), fail_on_reward_error=True)
+    client = served.client()
+    client.ask(RESET)
+    assert client.ask(step("good"))["data"]["reward"] == 1.0
+    failed = client.ask(step("bad"))
+    assert failed["type"] == "error"
+    assert failed["data"] == {
+        "message": "step: the reward failed: ValueError: no such judge",
+        "code": "EXECUTION_ERROR",
+    }
+    assert client.ask(STATE)["data"]["step_count"] == 2
+    assert client.ask(step("good"))["data"]["reward"] == 1.0
+    assert served.number("guerdon_failures_total", kind="reward") == 1
+    over_http = served.http.post("/step", json={"action": {"text": "bad"}})
+    assert over_http.status_code == 500
+    assert over_http.json()["detail"]["code"] == "EXECUTION_ERROR"
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_session_continues_after_a_failed_rubric(serve, by_hand):
+    served = serve(failing(by_hand))
     client = served.client()
     client.ask(RESET)
     assert client.ask(step("good"))["data"]["reward"] == 1.0

@@ -96,6 +96,7 @@ def create_app(
     limits: ServerLimits | None = None,
     token: str | None = None,
     allowed_hosts: Collection[str] = (),
+    fail_on_reward_error: bool = False,
 ) -> EnvApp:
     """Make an application that serves an environment, over HTTP and WebSocket.
 
@@ -125,6 +126,9 @@ def create_app(
         token: The token that clients must send as ``Authorization: Bearer …``; by default none.
         allowed_hosts: Further host names of the server if it listens on the loopback, and sites
             whose pages may use it.
+        fail_on_reward_error: Whether a step whose reward failed is answered with EXECUTION_ERROR
+            instead of an observation without a reward, for clients that read ``reward or 0.0``.
+            The environment has taken the step.
 
     Raises:
         InvalidArgumentError: An argument is invalid.
@@ -148,7 +152,13 @@ def create_app(
             raise InvalidArgumentError(
                 f"`{name}_type` must be a subclass of {base.__name__}, got {given!r:.60}"
             )
-    sessions = SessionManager(factory, types.action, limits or ServerLimits(), pipeline=pipeline)
+    sessions = SessionManager(
+        factory,
+        types.action,
+        limits or ServerLimits(),
+        pipeline=pipeline,
+        fail_on_reward_error=fail_on_reward_error,
+    )
     routes = Endpoints(sessions, env_name, types).routes()
     return EnvApp(sessions, routes, token=check_token(token), allowed_hosts=allowed_hosts)
 

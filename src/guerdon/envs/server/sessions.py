@@ -168,6 +168,7 @@ class SessionManager:
         action_type: The class of actions.
         limits: The server's limits.
         pipeline: Makes the rubrics of the environments, in place of their own.
+        fail_on_reward_error: Whether a step whose reward failed is an error.
 
     Attributes:
         runtime: The reward configuration of all sessions; None before `configuration` was called.
@@ -185,7 +186,9 @@ class SessionManager:
         limits: ServerLimits,
         *,
         pipeline: RewardPipeline | None = None,
+        fail_on_reward_error: bool = False,
     ) -> None:
+        self.fail_on_reward_error = fail_on_reward_error
         self.factory = factory if pipeline is None else with_pipeline(factory, pipeline)
         self.action_type = action_type
         self.limits = limits
@@ -429,6 +432,9 @@ class SessionManager:
         metadata = observation.metadata
         if ERROR in metadata:
             self.report("reward", metadata[ERROR], session=session)
+            if self.fail_on_reward_error:
+                message = f"step: the reward failed: {metadata[ERROR]}"
+                raise ProtocolError(ErrorCode.EXECUTION_ERROR, message)
         elif HANDLED in metadata:
             self.report("reward_dealt_with", metadata[HANDLED], session=session)
         return text
