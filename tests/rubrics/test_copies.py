@@ -62,7 +62,7 @@ async def test_rubric_copies_gives_each_rollout_a_copy_and_bounds_their_number()
     rubric = Sequential(RegexMatch("please"), Won(gamma=0.5))
     most, trees = await at_the_same_time(rubric, ROLLOUTS + 8)
     assert most == ROLLOUTS
-    assert len({id(each) for each in [rubric, *trees]}) == ROLLOUTS + 9
+    assert len({id(each) for each in [rubric, *trees]}) == ROLLOUTS + 1
     assert {each.fingerprint() for each in trees} == {rubric.fingerprint()}
 
 
@@ -95,6 +95,8 @@ async def test_rubric_copies_have_the_configuration_of_the_moment_and_the_same_h
     sees, rubric = Sees(), Won(gamma=0.5)
     copies = RubricCopies(rubric)
     rubric.register_forward_hook(sees.hook)
+    async with copies.one() as tree:
+        assert tree.gamma == 0.5
     rubric.gamma = 0.25
     async with copies.one() as tree:
         assert tree is not rubric
@@ -102,3 +104,20 @@ async def test_rubric_copies_have_the_configuration_of_the_moment_and_the_same_h
         await tree.evaluate("a", {"done": True})
     assert sees.scores == [1.0]
     assert rubric.trajectory == []
+
+
+async def test_rubric_copies_uses_no_copy_again_that_raised():
+    copies, trees = RubricCopies(Won()), []
+
+    async def one(error):
+        async with copies.one() as tree:
+            trees.append(tree)
+            if error is not None:
+                raise error
+
+    async with copies.one():  # so that the copies are kept
+        await one(None)
+        with pytest.raises(ValueError, match="no"):
+            await one(ValueError("no"))
+        await one(None)
+    assert trees[0] is trees[1] is not trees[2]

@@ -28,10 +28,11 @@ RETRY_S = 0.001
 class RubricCopies:
     """Supplies a tree for each rollout, so that rollouts which are scored concurrently don't mix.
 
-    A rubric that remembers the steps of an episode is copied for each rollout in async code, with
-    its hooks; what copies of a rubric share, such as clients and caches, is shared. If it can't be
-    copied, or observes the range of its scores, one rollout is scored at a time. In sync code one
-    is, in any case. A rubric that remembers nothing is used directly.
+    In async code, a rubric that remembers the steps of an episode is copied, once for each of the
+    rollouts that are scored at the same time. Hooks are shared, and what copies of a rubric share,
+    such as clients and caches. If it can't be copied, or observes the range of its scores, one
+    rollout is scored at a time; in sync code one is, in any case. A rubric that remembers nothing
+    is used directly.
 
     Example:
         >>> import anyio
@@ -52,7 +53,7 @@ class RubricCopies:
         self._rubric = rubric
         self._remembers = traits.stateful or traits.has_trajectory
         self._lock = _RubricLock()
-        self._turns = _PerLoop(lambda: anyio.Semaphore(ROLLOUTS))
+        self._pools = _PerLoop(_Pool)
 
     @contextmanager
     def one_sync(self) -> Iterator[Rubric]:
@@ -69,13 +70,21 @@ class RubricCopies:
         if not self._remembers:
             yield self._rubric
             return
-        async with self._turns.get():
-            copied = self._copied()
-            if copied is not None:
+        pool = self._pools.get()
+        pool.rollouts += 1
+        try:
+            async with pool.turns:
+                copied = pool.free.pop() if pool.free else self._copied()
+                if copied is None:
+                    async with self._lock:
+                        yield self._rubric
+                    return
                 yield copied
-                return
-            async with self._lock:
-                yield self._rubric
+                pool.free.append(copied)  # not after an exception: its code may still be running
+        finally:
+            pool.rollouts -= 1
+            if not pool.rollouts:  # the configuration may change before the next
+                pool.free.clear()
 
     def _copied(self) -> Rubric | None:
         """Return a copy; None if there can be none."""
@@ -89,6 +98,15 @@ class RubricCopies:
             return copy.deepcopy(self._rubric, {id(hook): hook for hook in hooks})
         except Exception:  # an author's rubric that contains a lock, for example
             return None
+
+
+class _Pool:
+    """The copies in one event loop."""
+
+    def __init__(self) -> None:
+        self.turns = anyio.Semaphore(ROLLOUTS)
+        self.free: list[Rubric] = []
+        self.rollouts = 0
 
 
 class _PerLoop(Generic[T]):
