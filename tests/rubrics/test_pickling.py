@@ -5,10 +5,12 @@ import copy
 import functools
 import multiprocessing
 import pickle
+import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from guerdon._loading import PREFIX
 from guerdon.errors import RubricDefinitionError, RubricError
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
@@ -24,6 +26,7 @@ from guerdon.rubrics import (
     WeightedSum,
     as_reward_function,
     as_rubric,
+    load_reward,
     reward_function,
 )
 from guerdon.rubrics.pickling import is_importable
@@ -151,6 +154,69 @@ def test_as_reward_function_pickles_with_the_weights_of_the_tree():
     function = as_reward_function(tree)
     tree.update_weights({"answer": 3.0})
     assert pickle.loads(pickle.dumps(function))(CHAT, "42").score == 3.0
+
+
+# Rewards of a file, whose module another process doesn't have
+
+REWARDS = """
+from guerdon import Rubric, Sequential, WeightedSum, reward_function
+
+
+class Short(Rubric):
+    def forward(self, action, observation):
+        return 1.0
+
+
+def function(action, observation):
+    return 0.5
+
+
+@reward_function
+def decorated(messages):
+    return 0.25
+
+
+def plain(messages):
+    return 0.125
+
+
+renamed = reward_function(plain)
+tree = Sequential(Short(), WeightedSum([Short(), function, decorated], [1.0, 1.0, 1.0]))
+short = Short()
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "rewards.py"
+    path.write_text(REWARDS)
+    yield path
+    for name in [name for name in sys.modules if name.startswith(f"{PREFIX}rewards_")]:
+        del sys.modules[name]
+
+
+NAMES = {"tree": 1.75, "short": 1.0, "function": 0.5, "decorated": 0.25, "renamed": 0.125}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_load_reward_of_a_file_pickles_with_its_file(file, name):
+    pickled = pickle.dumps(as_reward_function(load_reward(f"{file}:{name}")))
+    [module] = [name for name in sys.modules if name.startswith(f"{PREFIX}rewards_")]
+    del sys.modules[module]  # as in a process that was spawned
+    assert pickle.loads(pickled)(CHAT).score == NAMES[name]
+
+
+@pytest.mark.edge
+@pytest.mark.parametrize("name", ["tree", "decorated"])
+def test_load_reward_of_a_file_pickles_into_a_spawned_process(file, name):
+    function = as_reward_function(load_reward(f"{file}:{name}"))
+    assert in_another_process(function).score == NAMES[name]
+
+
+def test_load_reward_of_a_file_is_copied_without_the_file(file):
+    tree = load_reward(f"{file}:tree")
+    file.unlink()
+    assert copy.deepcopy(tree).fingerprint() == tree.fingerprint()
 
 
 # What can't be pickled

@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import operator
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
+from guerdon._loading import PREFIX, load_module
 from guerdon.errors import RubricDefinitionError
 from guerdon.rubrics.state import unwrapped
 
-__all__ = ["PickledState", "is_importable"]
+__all__ = ["PickledState", "files_of", "is_importable", "made_after"]
+
+T = TypeVar("T")
 
 # They pickle functions and classes by their code, not by their names.
 BY_CODE = {"cloudpickle", "dill"}
@@ -29,6 +32,36 @@ def is_importable(thing: Any) -> bool:
         return operator.attrgetter(thing.__qualname__)(sys.modules[thing.__module__]) is thing
     except (AttributeError, KeyError):
         return False
+
+
+class _File:
+    """The module of a file; unpickled, it is loaded again."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __deepcopy__(self, memo: object) -> _File:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_module, (self.path,)
+
+
+def files_of(*code: Any) -> list[Any]:
+    """Return what loads the modules of functions and classes again that `load_object` loaded."""
+    names = dict.fromkeys(str(each.__module__) for each in code)
+    modules = [sys.modules.get(name) for name in names if name.startswith(PREFIX)]
+    return [_File(each.__file__) for each in modules if each is not None and each.__file__]
+
+
+def made_after(files: object, make: Callable[..., T], *args: Any) -> T:
+    """Return ``make(*args)``; in a pickle, `files_of` come before the names that they define.
+
+    Example:
+        >>> made_after(files_of(int), int, "3")
+        3
+    """
+    return make(*args)
 
 
 class PickledState(dict[str, Any]):
@@ -63,7 +96,7 @@ class PickledState(dict[str, Any]):
                 )
                 error.rubric_path = _path(rubric)
                 raise error
-        return dict, (dict(self),)
+        return made_after, (files_of(*(each for _, each in code)), dict, dict(self))
 
 
 def _functions(value: Any) -> Iterator[Any]:

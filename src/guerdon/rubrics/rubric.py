@@ -18,7 +18,7 @@ from guerdon.errors import AsyncRubricError, RubricDefinitionError, RubricError,
 from guerdon.rubrics import evaluation, step_rewards
 from guerdon.rubrics.calling import CONTAINER, LEAF, PLAIN, SLOW, call
 from guerdon.rubrics.evaluation import is_async_callable
-from guerdon.rubrics.pickling import PickledState
+from guerdon.rubrics.pickling import PickledState, files_of, made_after
 from guerdon.rubrics.recording import Recorder, current, of_step, score_of
 from guerdon.rubrics.state import (
     configuring_names,
@@ -787,7 +787,10 @@ class Rubric(metaclass=RubricMeta):
         made = super().__reduce_ex__(protocol)
         if isinstance(made, str) or len(made) < 3 or type(made[2]) is not dict:
             return made  # an author's own
-        return *made[:2], PickledState(self, made[2]), *made[3:]
+        make, args, state, *rest = made
+        if files := files_of(type(self)):
+            make, args = made_after, (files, make, *args)
+        return make, args, PickledState(self, state), *rest
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, **_CHANGED, "_watch": None}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import operator
 import reprlib
+import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +24,7 @@ from guerdon.errors import GuerdonError, RewardFunctionError
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.rubric import rubric_of
-from guerdon.rubrics.pickling import is_importable
+from guerdon.rubrics.pickling import files_of, is_importable, made_after
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
@@ -188,12 +190,19 @@ class RewardFunction:
         return rubric_of(self)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        if is_importable(self):
-            return str(self.__qualname__)  # by name, as functions are pickled
-        return RewardFunction, (self.function, self.mode)
+        files = files_of(self.function)
+        if not is_importable(self):
+            return made_after, (files, RewardFunction, self.function, self.mode)
+        if files:
+            return made_after, (files, _named, self.__module__, self.__qualname__)
+        return str(self.__qualname__)  # by name, as functions are pickled
 
     def __repr__(self) -> str:
         return f"<{self.mode} reward function {self.__name__}>"
+
+
+def _named(module: str, name: str) -> Any:
+    return operator.attrgetter(name)(sys.modules[module])
 
 
 def _read_batch(messages: Any) -> list[Any]:
