@@ -53,11 +53,7 @@ def serve(
         typer.Option(metavar="NAME", help="Another host name of the server. Repeatable."),
     ] = None,
     fail_on_reward_error: Annotated[
-        bool,
-        typer.Option(
-            "--fail-on-reward-error",
-            help="A failed reward fails the step, for clients that read it as 0.",
-        ),
+        bool, typer.Option("--fail-on-reward-error", help="A failed reward fails the step.")
     ] = False,
     log_format: Annotated[
         LogFormat, typer.Option("--log", help="Lines of text, or of JSON.")

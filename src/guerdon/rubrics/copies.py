@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -15,8 +14,6 @@ from anyio.lowlevel import RunVar
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["ROLLOUTS", "RubricCopies"]
-
-T = TypeVar("T")
 
 # Rollouts that an async tree scores at the same time, in one event loop.
 ROLLOUTS = 32
@@ -48,20 +45,20 @@ class RubricCopies:
         rubric: The rubric. Nothing else may call it meanwhile.
     """
 
+    _numbers = itertools.count()
+
     def __init__(self, rubric: Rubric) -> None:
         traits = rubric._find_traits()
         self._rubric = rubric
         self._remembers = traits.stateful or traits.has_trajectory
-        self._lock = _RubricLock()
-        self._pools = _PerLoop(_Pool)
+        self._lock = threading.Lock()
+        # Some versions of anyio distinguish variables by their names alone.
+        self._pools: RunVar[_Pool] = RunVar(f"guerdon_copies_{next(self._numbers)}")
 
     @contextmanager
     def one_sync(self) -> Iterator[Rubric]:
         """The rubric, for one rollout in sync code."""
-        if not self._remembers:
-            yield self._rubric
-            return
-        with self._lock:
+        with self._lock if self._remembers else nullcontext():
             yield self._rubric
 
     @asynccontextmanager
@@ -70,13 +67,16 @@ class RubricCopies:
         if not self._remembers:
             yield self._rubric
             return
-        pool = self._pools.get()
+        pool = self._pools.get(None)
+        if pool is None:
+            pool = _Pool()
+            self._pools.set(pool)
         pool.rollouts += 1
         try:
             async with pool.turns:
                 copied = pool.free.pop() if pool.free else self._copied()
                 if copied is None:
-                    async with self._lock:
+                    async with pool.alone(self._lock):
                         yield self._rubric
                     return
                 yield copied
@@ -91,11 +91,9 @@ class RubricCopies:
         nodes = [self._rubric, *self._rubric.rubrics()]
         if any(getattr(each, "_observing", None) for each in nodes):
             return None
-        hooks = [
-            hook for each in nodes for hook in (*each._pre_hooks.values(), *each._hooks.values())
-        ]
+        hooks = (kind.values() for each in nodes for kind in (each._pre_hooks, each._hooks))
         try:
-            return copy.deepcopy(self._rubric, {id(hook): hook for hook in hooks})
+            return copy.deepcopy(self._rubric, {id(hook): hook for row in hooks for hook in row})
         except Exception:  # an author's rubric that contains a lock, for example
             return None
 
@@ -107,45 +105,15 @@ class _Pool:
         self.turns = anyio.Semaphore(ROLLOUTS)
         self.free: list[Rubric] = []
         self.rollouts = 0
+        self._queue = anyio.Lock()
 
-
-class _PerLoop(Generic[T]):
-    """An object for each event loop."""
-
-    _numbers = itertools.count()
-
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
-        # Some versions of anyio distinguish variables by their names alone.
-        self._made: RunVar[T] = RunVar(f"guerdon_{next(self._numbers)}")
-
-    def get(self) -> T:
-        """Return the object of the running loop."""
-        made = self._made.get(None)
-        if made is None:
-            made = self._make()
-            self._made.set(made)
-        return made
-
-
-class _RubricLock:
-    """A lock for threads and for tasks of any event loop."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # The tasks of a loop queue before the thread lock, so that only one of them polls it.
-        self._queue = _PerLoop(anyio.Lock)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
-    async def __aenter__(self) -> None:
-        async with self._queue.get():
-            while not self._lock.acquire(blocking=False):
+    @asynccontextmanager
+    async def alone(self, lock: threading.Lock) -> AsyncIterator[None]:
+        """Lock out threads and the tasks of any event loop."""
+        async with self._queue:  # so that only one task of a loop polls the lock
+            while not lock.acquire(blocking=False):
                 await anyio.sleep(RETRY_S)
-
-    async def __aexit__(self, *error: object) -> None:
-        self._lock.release()
+        try:
+            yield
+        finally:
+            lock.release()

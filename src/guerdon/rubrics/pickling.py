@@ -112,11 +112,10 @@ def _functions(value: Any) -> Iterator[Any]:
 
 def _path(rubric: Any) -> str:
     """The path of a rubric from the root of its tree."""
-    names: list[str] = []
-    while parent := next(iter(rubric._parents.values()), None):
-        names.insert(0, next(name for name, each in parent._children.items() if each is rubric))
-        rubric = parent
-    return ".".join(names)
+    root = rubric
+    while parent := next(iter(root._parents.values()), None):
+        root = parent
+    return str(root._find_traits().paths.get(id(rubric), ""))
 
 
 def _is_pickled_by_code() -> bool:

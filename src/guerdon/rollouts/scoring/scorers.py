@@ -524,7 +524,9 @@ def score_rollouts(
     """
     with scorer_of(reward) as scorer:
         if scorer.takes_groups or scorer.scores_chunks:
-            for group in groups_of(rollouts) if scorer.takes_groups else _chunks(rollouts):
+            remaining = iter(rollouts)
+            chunks = iter(lambda: list(itertools.islice(remaining, ROLLOUTS)), [])
+            for group in groups_of(rollouts) if scorer.takes_groups else chunks:
                 yield from score_together(
                     scorer, [unless_failed(each, score_failed) for each in group]
                 )
@@ -535,12 +537,6 @@ def score_rollouts(
                 yield scorer.score(rollout)
             else:
                 yield scorer.failed(RolloutError(failure, row=rollout.columns))
-
-
-def _chunks(rollouts: Iterable[Rollout]) -> Iterator[list[Rollout]]:
-    remaining = iter(rollouts)
-    while chunk := list(itertools.islice(remaining, ROLLOUTS)):
-        yield chunk
 
 
 def unless_failed(
