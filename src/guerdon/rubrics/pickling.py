@@ -7,15 +7,13 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
 from guerdon._loading import PREFIX, load_module
 from guerdon.errors import RubricDefinitionError
 from guerdon.rubrics.state import unwrapped
 
 __all__ = ["PickledState", "files_of", "is_importable", "made_after"]
-
-T = TypeVar("T")
 
 # They pickle functions and classes by their code, not by their names.
 BY_CODE = {"cloudpickle", "dill"}
@@ -49,12 +47,12 @@ class _File:
 
 def files_of(*code: Any) -> list[Any]:
     """Return what loads the modules of functions and classes again that `load_object` loaded."""
-    names = dict.fromkeys(str(each.__module__) for each in code)
+    names = dict.fromkeys(str(unwrapped(each).__module__) for each in code)
     modules = [sys.modules.get(name) for name in names if name.startswith(PREFIX)]
     return [_File(each.__file__) for each in modules if each is not None and each.__file__]
 
 
-def made_after(files: object, make: Callable[..., T], *args: Any) -> T:
+def made_after(files: object, make: Callable[..., Any], *args: Any) -> Any:
     """Return ``make(*args)``; in a pickle, `files_of` come before the names that they define.
 
     Example:

@@ -56,8 +56,7 @@ class _RubricRewardFunction(RewardFunction):
     def __init__(self, rubric: Rubric) -> None:
         self._rubric = rubric
         self._copies = RubricCopies(rubric)
-        is_async = rubric._find_traits().is_async
-        super().__init__(self._replay_async if is_async else self._replay)
+        super().__init__(self._replay_async if rubric._find_traits().is_async else self._replay)
         self.__name__ = self.__qualname__ = rubric._title()
         self.__doc__ = rubric.__doc__
 
