@@ -1,0 +1,619 @@
+"""`guerdon.integrations.trl` without TRL: its reward functions are plain callables."""
+
+import asyncio
+import math
+import multiprocessing
+import pickle
+import sys
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from guerdon import (
+    EvaluateResult,
+    Gate,
+    LengthBounds,
+    NumericAnswer,
+    Rubric,
+    Sequential,
+    StepOutput,
+    TrajectoryRubric,
+    WeightedSum,
+    reward_function,
+)
+from guerdon.credit import StepBatch, gigpo, grpo, rloo
+from guerdon.errors import CreditError, InvalidArgumentError, LoadError, RewardConfigError
+from guerdon.integrations import trl
+from guerdon.integrations.trl import RewardFunc, StepCredit, reward_func, reward_funcs, turn_index
+
+PROMPT = "6 × 7?"
+
+
+class Words(Rubric):
+    """The number of words."""
+
+    def forward(self, action, observation):
+        return float(len(action.content.split()))
+
+
+class Judge(Rubric):
+    """An async judge, which fails on some answers."""
+
+    running = most = 0
+
+    async def forward(self, action, observation):
+        Judge.running += 1
+        Judge.most = max(Judge.most, Judge.running)
+        await asyncio.sleep(0)
+        Judge.running -= 1
+        if "fail" in action.content:
+            raise ConnectionError("the judge did not answer")
+        return 0.5
+
+
+@reward_function
+def answered(messages, ground_truth=None, *, level=None, bonus=0.0):
+    return {"score": float(ground_truth in messages[-1].text) + bonus, "metrics": {"level": level}}
+
+
+@reward_function(mode="batch")
+def longest(rollouts_messages, ground_truths=None, *, level=None):
+    lengths = [len(messages[-1].text) for messages in rollouts_messages]
+    return [float(length == max(lengths)) for length in lengths]
+
+
+def tree():
+    return Sequential(
+        Gate(LengthBounds(1, 3, unit="words")), WeightedSum([NumericAnswer(), Words()], [1, 0.25])
+    )
+
+
+class Log:
+    """What TRL passes beside the columns of the dataset."""
+
+    def __init__(self, step=0):
+        self.columns, self.metrics = {}, {}
+        self.trainer_state = SimpleNamespace(global_step=step)
+
+    def extra(self, column, values):
+        self.columns[column] = values
+
+    def metric(self, name, value):
+        self.metrics.setdefault(name, []).append(value)
+
+    @property
+    def hooks(self):
+        return {
+            "trainer_state": self.trainer_state,
+            "log_extra": self.extra,
+            "log_metric": self.metric,
+        }
+
+
+def called(func, completions, prompts=None, **columns):
+    prompts = [PROMPT] * len(completions) if prompts is None else prompts
+    ids = [[0]] * len(completions)
+    return func(prompts=prompts, completions=completions, completion_ids=ids, **columns)
+
+
+# reward_func --------------------------------------------------------------------------------------
+
+
+def test_reward_func_scores_plain_text_and_conversations_alike():
+    func = reward_func(tree(), name="tree")
+    texts = ["A: 42", "A: 41", "A: 42 or so, I think"]
+    chats = [[{"role": "assistant", "content": text}] for text in texts]
+    prompts = [[{"role": "user", "content": PROMPT}]] * 3
+    expected = [1.5, 0.5, 0.0]
+    assert called(func, texts, ground_truth=["42"] * 3) == expected
+    assert called(func, chats, prompts, ground_truth=["42"] * 3) == expected
+
+
+def test_reward_func_gives_none_not_0_where_the_reward_failed():
+    func = reward_func(tree(), name="tree")
+    assert called(func, ["A: 42", "A: 42"], ground_truth=["42", None]) == [1.5, None]
+    assert "no ground truth" in func.results[1].error
+
+
+def test_reward_func_warns_once_of_failures(caplog):
+    called(reward_func(tree(), name="tree"), ["A: 42"] * 3, ground_truth=["42", None, None])
+    [record] = caplog.records
+    assert record.message.startswith("2 of 3 rewards of tree failed and have no advantage; the ")
+
+
+def test_reward_func_logs_all_components_each_time_under_the_same_names():
+    func, log = reward_func(tree(), name="tree"), Log()
+    called(func, ["far too many words here"], ground_truth=["42"], **log.hooks)
+    names = list(log.columns)
+    assert names == [
+        "tree/rubric_0", "tree/rubric_0.rubric", "tree/rubric_1", "tree/rubric_1.rubric_0",
+        "tree/rubric_1.rubric_1", "tree/error", "tree/fingerprint",
+    ]  # fmt: skip
+    assert log.columns["tree/rubric_0"] == [0.0]
+    assert math.isnan(log.columns["tree/rubric_1.rubric_0"][0])
+    assert "tree/rubric_1" not in log.metrics  # a mean of NaN would hide those of other processes
+    later = Log()
+    called(func, ["A: 42", "a b c d"], ground_truth=["42"] * 2, **later.hooks)
+    assert list(later.columns) == names
+    assert later.columns["tree/rubric_1.rubric_0"] == [1.0, pytest.approx(math.nan, nan_ok=True)]
+    assert later.metrics["tree/rubric_1.rubric_0"] == [1.0]
+
+
+def test_reward_func_logs_failures_and_the_fingerprint():
+    func, log = reward_func(tree(), name="tree"), Log()
+    called(func, ["A: 42", "A: 42"], ground_truth=["42", None], **log.hooks)
+    assert log.metrics["tree/failed"] == [0.0, 1.0]
+    assert log.columns["tree/error"][0] is None
+    assert "MissingInputError" in log.columns["tree/error"][1]
+    assert log.columns["tree/fingerprint"] == [tree().fingerprint()] * 2
+
+
+def test_reward_func_takes_the_ground_truth_from_a_column():
+    func = reward_func(NumericAnswer(), name="correct", ground_truth="answer")
+    assert called(func, ["A: 42", "A: 41"], answer=["42", "42"]) == [1.0, 0.0]
+    with pytest.raises(InvalidArgumentError, match="no column 'answer' for the reward 'correct'"):
+        called(func, ["A: 42"], ground_truth=["42"])
+
+
+def test_reward_func_passes_columns_and_parameters_to_reward_functions():
+    func, log = reward_func(answered, name="answered", parameters={"bonus": 0.5}), Log()
+    columns = {"ground_truth": ["42", "42"], "level": [3, 4], "messages": ["x", "y"]}
+    assert called(func, ["42", "41"], **columns, **log.hooks) == [1.5, 0.5]
+    assert log.columns["answered/level"] == [3.0, 4.0]
+    with pytest.raises(InvalidArgumentError, match="has no parameter 'malus'"):
+        reward_func(answered, name="answered", parameters={"malus": 1})
+
+
+def test_reward_func_takes_undecorated_functions_of_messages():
+    func = reward_func(lambda messages: float(len(messages)), name="length")
+    assert called(func, ["a"]) == [2.0]
+
+
+def test_reward_func_scores_batch_functions_by_prompt_or_by_column():
+    func = reward_func(longest, name="longest")
+    assert called(func, ["a", "bb", "c", "d"], ["x", "x", "y", "y"]) == [0.0, 1.0, 1.0, 1.0]
+    func = reward_func(longest, name="longest", group="level")
+    assert called(func, ["a", "bb", "c"], level=[1, 1, 2]) == [0.0, 1.0, 1.0]
+    assert len(func.results) == 3
+
+
+def test_reward_func_does_not_score_the_turns_of_the_prompt():
+    prompt = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "one two three"},
+        {"role": "user", "content": PROMPT},
+    ]
+    func = reward_func(Words(), name="words")
+    assert called(func, [[{"role": "assistant", "content": "A: 42"}]], [prompt]) == [2.0]
+    assert [output.step_index for output in func.results[0].step_outputs] == [1]
+
+
+def test_reward_func_scores_all_turns_of_a_completion():
+    turns = [
+        {"role": "assistant", "content": "", "tool_calls": [
+            {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}]},
+        {"role": "tool", "name": "add", "content": "42"},
+        {"role": "assistant", "content": "A: 42"},
+    ]  # fmt: skip
+    func, log = reward_func(WeightedSum([Words()], [1.0]), name="words"), Log()
+    assert called(func, [turns], **log.hooks) == [2.0]
+    assert log.columns["words/rubric_0"] == [2.0]
+    assert log.columns["words/rubric_0/mean"] == [1.0]
+
+
+def test_reward_func_scores_async_rewards_concurrently():
+    func = reward_func(Sequential(Judge()), name="judge")
+    assert asyncio.iscoroutinefunction(func.__call__)
+    Judge.most = 0
+    assert asyncio.run(called(func, ["a", "fail", "b", "c"])) == [0.5, None, 0.5, 0.5]
+    assert Judge.most == 4
+    assert "did not answer" in func.results[1].error
+
+
+def test_reward_func_has_its_name_as_trl_reads_it():
+    assert reward_func(tree(), name="tree").__name__ == "tree"
+
+
+# Pickling
+
+
+@pytest.mark.parametrize("reward", [tree(), answered, NumericAnswer()])
+def test_reward_func_survives_pickling(reward):
+    func = reward_func(reward, name="correct", ground_truth="answer")
+    copy = pickle.loads(pickle.dumps(func))
+    assert isinstance(copy, RewardFunc)
+    assert (copy.__name__, copy.fingerprint) == ("correct", func.fingerprint)
+    answers = {"answer": ["42", "42"]}
+    assert called(copy, ["A: 42", "x"], **answers) == called(func, ["A: 42", "x"], **answers)
+
+
+@pytest.mark.edge
+def test_reward_func_runs_in_a_spawned_process():
+    func = reward_func(NumericAnswer(), name="correct")
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        scores = pool.apply(func, ([PROMPT] * 2, ["A: 42", "A: 1"]), {"ground_truth": ["42", None]})
+    assert scores == [1.0, None]
+
+
+# Files
+
+REWARD = """
+schema_version: "1.0"
+per_turn:
+  - {name: words, rubric: "rubrics.py:Words", weight: 0.25}
+episode_end:
+  - {name: correct, rubric: NumericAnswer, weight: 1.0%s}
+normalize: false
+"""
+WORDS = """
+from guerdon import Rubric
+class Words(Rubric):
+    def forward(self, action, observation):
+        return float(len(action.content.split()))
+"""
+
+
+def write(folder, extra=""):
+    (folder / "rubrics.py").write_text(WORDS)
+    path = folder / "reward.yaml"
+    path.write_text(REWARD % extra)
+    return path
+
+
+def test_reward_func_reads_the_file_of_a_pipeline(tmp_path):
+    func = reward_func(write(tmp_path), name="file")
+    assert called(func, ["A: 42", "A: 41"], ground_truth=["42"] * 2) == [1.5, 0.5]
+    copy = pickle.loads(pickle.dumps(func))
+    assert copy.fingerprint == func.fingerprint
+    func.close()
+
+
+def test_reward_func_moves_schedules_with_the_trainers_step(tmp_path):
+    schedule = ", schedule: {by: training_step, piecewise: [[0, 1.0], [100, 0.0]]}"
+    func = reward_func(str(write(tmp_path, schedule)), name="file")
+    fingerprints = set()
+    for step, expected in [(0, 1.5), (50, 1.0), (100, 0.5)]:
+        log = Log(step)
+        assert called(func, ["A: 42"], ground_truth=["42"], **log.hooks) == [expected]
+        fingerprints.update(log.columns["file/fingerprint"])
+    assert len(fingerprints) == 3
+    with pytest.raises(InvalidArgumentError, match="need TRL's `trainer_state`"):
+        called(func, ["A: 42"], ground_truth=["42"])
+
+
+def test_reward_func_refuses_a_curriculum(tmp_path):
+    path = write(tmp_path)
+    stages = "curriculum:\n  - {name: a, weights: {words: 1.0}, until: {episodes: 3}}\n"
+    path.write_text(path.read_text() + stages + "  - {name: b, weights: {words: 0.0}}\n")
+    with pytest.raises(InvalidArgumentError, match="has a curriculum"):
+        reward_func(path, name="file")
+
+
+def test_reward_func_reports_a_missing_file_or_name(tmp_path):
+    with pytest.raises(RewardConfigError):
+        reward_func(tmp_path / "none.yaml", name="file")
+    with pytest.raises(LoadError):
+        reward_func("guerdon:Nothing", name="file")
+
+
+# reward_funcs -------------------------------------------------------------------------------------
+
+
+def test_reward_funcs_make_a_row_none_in_all_columns_where_one_failed():
+    funcs, weights = reward_funcs(WeightedSum([NumericAnswer(), Words()], [1.0, 0.25]))
+    completions = ["A: 42", "A: 41", "A: 42"]
+    columns = [called(func, completions, ground_truth=["42", "42", None]) for func in funcs]
+    assert columns == [[1.0, 0.0, None], [2.0, 2.0, None]]
+    assert weights == [1.0, 0.25]
+    assert [func.__name__ for func in funcs] == ["rubric_0", "rubric_1"]
+
+
+def test_reward_funcs_sum_to_the_tree():
+    reward = WeightedSum([NumericAnswer(), Words()], [1.0, -0.25])
+    funcs, weights = reward_funcs(reward, ground_truth="answer")
+    completions = ["A: 42", "A: 41", "some more words"]
+    columns = np.array([called(func, completions, answer=["42"] * 3) for func in funcs])
+    whole = reward_func(reward, name="sum", ground_truth="answer")
+    assert (weights @ columns).tolist() == called(whole, completions, answer=["42"] * 3)
+
+
+def test_reward_funcs_score_a_batch_once():
+    calls = []
+    counted = Words()
+    counted.register_forward_hook(lambda *given: calls.append(given))
+    funcs, _ = reward_funcs(WeightedSum([counted, counted], [1, 1]))
+    batch = ["a", "b"]
+    for func in funcs:
+        called(func, batch)
+    once = len(calls)
+    called(funcs[0], ["a", "b"])
+    assert (once, len(calls)) == (4, 8)
+
+
+def test_reward_funcs_are_async_if_one_is():
+    funcs, _ = reward_funcs(WeightedSum([Judge(), Words()], [1, 1]))
+    completions = ["a", "fail"]
+
+    async def both():
+        return await asyncio.gather(*[called(func, completions) for func in funcs])
+
+    assert all(asyncio.iscoroutinefunction(func.__call__) for func in funcs)
+    assert asyncio.run(both()) == [[0.5, None], [1.0, None]]
+
+
+def test_reward_funcs_stay_together_when_they_are_pickled():
+    funcs, _ = reward_funcs(WeightedSum([NumericAnswer(), Words()], [1, 1]))
+    first, second = pickle.loads(pickle.dumps(funcs))
+    assert first.joint is second.joint
+    completions = ["A: 42"]
+    assert called(second, completions, ground_truth=[None]) == [None]
+
+
+def test_reward_funcs_refuse_other_rubrics():
+    with pytest.raises(InvalidArgumentError, match="must be a WeightedSum, got"):
+        reward_funcs(tree())
+
+
+# StepCredit ---------------------------------------------------------------------------------------
+
+
+class Tensor:
+    """What step credit uses of a tensor."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values, dtype=float)
+
+    def cpu(self):
+        return self
+
+    double = cpu
+
+    def numpy(self):
+        return self.values
+
+    def __mul__(self, other):
+        return Tensor(self.values * other.values)
+
+    def __getitem__(self, key):
+        return self.values[key]
+
+    def new_tensor(self, values):
+        return Tensor(np.asarray(values, dtype=np.float32))
+
+
+class Trainer:
+    """What step credit uses of TRL's trainer."""
+
+    num_generations = 2
+    num_generations_eval = 1
+    multi_objective_aggregation = "sum_then_normalize"
+    environments = None
+
+    def __init__(self, reward_funcs, weights, batch, masks, processes=1):
+        self.accelerator = SimpleNamespace(num_processes=processes)
+        self.model = SimpleNamespace(training=True)
+        self.reward_funcs, self.reward_weights = reward_funcs, Tensor(weights)
+        self.batch, self.masks = batch, masks
+        self._logs = {"advantages": [], "extra": {"step_advantages": []}}
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids):
+        columns = [
+            func(prompts=prompts, completions=completions, completion_ids=completion_ids)
+            for func in self.reward_funcs
+        ]
+        return Tensor(
+            [[np.nan if one is None else one for one in row] for row in zip(*columns, strict=True)]
+        )
+
+    def _generate_and_score_completions(self, inputs):
+        prompts = [row["prompt"] for row in inputs]
+        self._calculate_rewards(inputs, prompts, self.batch, None)
+        self._logs["advantages"] += [9.0] * len(inputs)
+        completion, tool = self.masks
+        output = {"completion_mask": Tensor(completion), "advantages": Tensor([0.0])}
+        return output if tool is None else output | {"tool_mask": Tensor(tool)}
+
+
+class StepTrainer(StepCredit, Trainer):
+    pass
+
+
+def conversation(*turns):
+    messages = []
+    for turn in turns:
+        messages += [{"role": "assistant", "content": turn}, {"role": "tool", "content": "ok"}]
+    return messages[:-1]
+
+
+FOUR = [
+    conversation("a", "b b"),
+    conversation("a a a"),
+    conversation("a", "b"),
+    conversation("x x", "y"),
+]
+COMPLETION = [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
+TOOL = [[1, 0, 0, 1, 1], [1, 1, 1, 1, 1], [1, 0, 1, 1, 1], [1, 1, 0, 1, 1]]
+
+
+def step_trainer(reward=None, masks=(COMPLETION, TOOL), weights=(1.0,), credit="gigpo", **options):
+    func = reward_func(Words() if reward is None else reward, name="reward")
+    return StepTrainer([func], weights, FOUR, masks, credit=credit, **options)
+
+
+def inputs(**columns):
+    rows = [{"prompt": [{"role": "user", "content": PROMPT}]} for _ in FOUR]
+    return [
+        row | {name: values[index] for name, values in columns.items()}
+        for index, row in enumerate(rows)
+    ]
+
+
+STATES = [["s", "t"], ["s"], ["s", "t"], ["s", "t"]]
+
+
+def test_step_credit_gives_each_turn_the_advantage_of_its_step():
+    estimator = partial(gigpo, gamma=0.5)
+    trainer = step_trainer(credit=estimator, states="states")
+    output = trainer._generate_and_score_completions(inputs(states=STATES))
+    batch = StepBatch.from_arrays(
+        [1, 2, 3, 1, 1, 2, 1],
+        trajectory=[0, 0, 1, 2, 2, 3, 3],
+        step=range(7),
+        group=[0, 0, 0, 1, 1, 1, 1],
+        state=["s", "t", "s", "s", "t", "s", "t"],
+    )
+    turn = estimator(batch).advantage
+    expected = np.array([
+        [turn[0], 0, 0, turn[1], turn[1]],
+        [turn[2]] * 3 + [0, 0],
+        [turn[3], 0, turn[4], 0, 0],
+        [turn[5], turn[5], 0, turn[6], turn[6]],
+    ])  # fmt: skip
+    np.testing.assert_allclose(output["advantages"].values, expected, rtol=1e-6)
+
+
+def test_step_credit_logs_the_real_advantages():
+    trainer = step_trainer(states="states")
+    output = trainer._generate_and_score_completions(inputs(states=STATES))
+    written = np.array(COMPLETION) * np.array(TOOL)
+    tokens = output["advantages"].values
+    means = tokens.sum(axis=1) / written.sum(axis=1)
+    np.testing.assert_allclose(trainer._logs["advantages"], means, rtol=1e-5)
+    by_turn = trainer._logs["extra"]["step_advantages"]
+    assert [len(row) for row in by_turn] == [2, 1, 2, 2]
+    np.testing.assert_allclose(by_turn[0], [tokens[0][0], tokens[0][3]], rtol=1e-6)
+
+
+def test_step_credit_excludes_completions_without_a_score():
+    class Fails(Words):
+        def forward(self, action, observation):
+            if action.content == "a a a":
+                raise ConnectionError("no answer")
+            return super().forward(action, observation)
+
+    trainer = step_trainer(Fails(), credit=partial(rloo))
+    tokens = trainer._generate_and_score_completions(inputs())["advantages"].values
+    assert tokens[1].tolist() == [0.0] * 5
+    assert tokens[0].tolist() == [0.0] * 5  # nothing is left to compare it with
+    assert tokens[2][0] == -1.0
+    assert tokens[3][0] == 1.0
+
+
+def test_step_credit_takes_the_rewards_of_turns_from_a_column():
+    rewards = [[0.0, 4.0], [1.0], [0.0, 0.0], [2.0, 0.0]]
+    trainer = step_trainer(credit=lambda batch: seen.append(batch) or grpo(batch), step_rewards="r")
+    seen = []
+    trainer._generate_and_score_completions(inputs(r=rewards))
+    assert seen[0].rewards.tolist() == [0.0, 4.0, 1.0, 0.0, 0.0, 2.0, 0.0]
+    assert seen[0].scores.tolist() == [3.0, 3.0, 2.0, 3.0]
+
+
+def test_step_credit_adds_other_scores_at_the_last_turn():
+    def plain(completions, **others):
+        return [10.0] * len(completions)
+
+    seen = []
+    func = reward_func(Words(), name="reward")
+    estimator = lambda batch: seen.append(batch) or grpo(batch)  # noqa: E731
+    trainer = StepTrainer([func, plain], [2.0, 1.0], FOUR, (COMPLETION, TOOL), credit=estimator)
+    trainer._generate_and_score_completions(inputs())
+    assert seen[0].rewards.tolist() == [2.0, 14.0, 16.0, 2.0, 12.0, 4.0, 12.0]
+    assert seen[0].scores.tolist() == [16.0, 16.0, 14.0, 16.0]
+
+
+def test_step_credit_reads_the_step_outputs_of_reward_functions():
+    @reward_function
+    def turns(messages):
+        outputs = [StepOutput(step_index=0, base_reward=5.0)]
+        return EvaluateResult(score=7.0, step_outputs=outputs)
+
+    seen = []
+    trainer = step_trainer(turns, credit=lambda batch: seen.append(batch) or grpo(batch))
+    trainer._generate_and_score_completions(inputs())
+    assert seen[0].rewards.tolist() == [5.0, 0.0, 5.0, 5.0, 0.0, 5.0, 0.0]
+    assert seen[0].scores.tolist() == [7.0] * 4
+
+
+def test_step_credit_gives_turns_after_the_episode_no_advantage():
+    states = [["s"], ["s"], ["s", "t"], ["s", "t"]]  # completion 0 goes on after its only step
+    trainer = step_trainer(credit=partial(gigpo, normalize="mean"), states="states")
+    tokens = trainer._generate_and_score_completions(inputs(states=states))["advantages"].values
+    assert tokens[0][3:].tolist() == [0.0, 0.0]
+
+
+def test_step_credit_works_with_completions_that_are_masked_out():
+    completion = [[0] * 5, *COMPLETION[1:]]
+    trainer = step_trainer(masks=(completion, None), credit="grpo")
+    tokens = trainer._generate_and_score_completions(inputs())["advantages"].values
+    assert tokens[0].tolist() == [0.0] * 5
+
+
+def test_step_credit_reads_states_of_environments():
+    trainer = step_trainer(states="states")
+    trainer.environments = [SimpleNamespace(states=states) for states in STATES]
+    seen = trainer._generate_and_score_completions(inputs())["advantages"].values
+    other = step_trainer(states="states")
+    expected = other._generate_and_score_completions(inputs(states=STATES))["advantages"].values
+    assert seen.tolist() == expected.tolist()
+
+
+def test_step_credit_takes_the_number_of_generations_of_an_evaluation():
+    trainer = step_trainer(credit="rloo")
+    trainer.model.training = False
+    tokens = trainer._generate_and_score_completions(inputs())["advantages"].values
+    assert not tokens.any()
+
+
+def test_step_credit_refuses_several_processes_and_gives_the_reason():
+    with pytest.raises(InvalidArgumentError, match="TRL may split a group over processes; use one"):
+        StepTrainer([], [], FOUR, (COMPLETION, TOOL), processes=2, credit="gigpo")
+
+
+def test_step_credit_refuses_rewards_that_are_normalized_before(monkeypatch):
+    monkeypatch.setattr(Trainer, "multi_objective_aggregation", "normalize_then_sum")
+    with pytest.raises(InvalidArgumentError, match="the estimator normalizes, got"):
+        step_trainer()
+
+
+def test_step_credit_names_what_is_missing():
+    with pytest.raises(InvalidArgumentError, match="no column 'states' for step credit"):
+        step_trainer(states="states")._generate_and_score_completions(inputs())
+    with pytest.raises(CreditError, match="no states"):
+        step_trainer()._generate_and_score_completions(inputs())
+    trainer = step_trainer(states="states", step_rewards="r")
+    rewards = [[1.0], [1.0, 2.0], [1.0, 1.0], [1.0, 1.0]]
+    with pytest.raises(InvalidArgumentError, match="completion 0 has 2 states and 1 rewards"):
+        trainer._generate_and_score_completions(inputs(states=STATES, r=rewards))
+    with pytest.raises(InvalidArgumentError, match="nonsense"):
+        step_trainer(credit="nonsense")
+
+
+def test_turn_index_numbers_the_runs_of_a_mask():
+    mask = [[1, 0, 1, 1, 0], [0, 1, 1, 0, 1], [0, 0, 0, 0, 0]]
+    expected = [[0, -1, 1, 1, -1], [-1, 0, 0, -1, 1], [-1] * 5]
+    assert turn_index(mask).tolist() == expected
+
+
+def test_step_credit_grpo_trainer_names_the_package_that_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "trl", None)
+    with pytest.raises(ImportError, match="StepCreditGRPOTrainer requires the package trl: pip"):
+        trl.StepCreditGRPOTrainer  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'Other'"):
+        trl.Other  # noqa: B018
+
+
+def test_trajectory_rubrics_spread_their_score_over_the_turns_of_step_credit():
+    class Last(TrajectoryRubric):
+        def score_trajectory(self, trajectory):
+            return 1.0
+
+        def compute_step_rewards(self):
+            return [1.0 / len(self.trajectory)] * len(self.trajectory)
+
+    seen = []
+    trainer = step_trainer(Last(), credit=lambda batch: seen.append(batch) or grpo(batch))
+    trainer._generate_and_score_completions(inputs())
+    assert seen[0].rewards.tolist() == [0.5, 0.5, 1.0, 0.5, 0.5, 0.5, 0.5]
