@@ -1,6 +1,6 @@
 # Every target installs what it needs: a machine with git, make and Python 3.11 or newer is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds coverage bench clean
+.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds trainers coverage bench clean
 
 PYTHON ?= python3
 # uv if it is installed, otherwise a copy in .tools.
@@ -78,6 +78,9 @@ worlds: $(filter .tools/bin/uv,$(UV))  ## Play the worlds in examples/, and test
 	$(WORLDS) run --no-sync pytest -q tests/docs/test_code_blocks.py --docs \
 		-k "code_blocks_run and (world-atari or world-textarena)"
 
+trainers: setup  ## Test guerdon.integrations with the real trainers (ONLY=trl).
+	@$(RUN) python -m trainers $(if $(ONLY),--only $(ONLY))
+
 coverage: setup  ## Run the fast tests and report the lines that they miss.
 	$(PYTEST) $(FAST) -m "not edge" --cov=guerdon --cov-report=term:skip-covered
 
@@ -85,4 +88,4 @@ bench: setup  ## Measure speed beside the stated bars (a few minutes).
 	$(RUN) python -m benchmarks
 
 clean:  ## Remove what the other targets created.
-	rm -rf .venv .venv-newest .venv-worlds .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-newest .venv-worlds .trainers .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

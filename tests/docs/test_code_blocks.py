@@ -33,8 +33,13 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-# Documents about packages that only `make worlds` installs, and runs these documents.
-PACKAGES = {"world-atari.md": "ale_py", "world-textarena.md": "textarena"}
+# Documents about packages that only `make worlds` and `make trainers` install, and run these
+# documents.
+PACKAGES = {
+    "train-with-trl.md": "trl",
+    "world-atari.md": "ale_py",
+    "world-textarena.md": "textarena",
+}
 TO_RUN = [document for document in DOCUMENTS if find_spec(PACKAGES.get(document.name, "guerdon"))]
 NO_RUN_COMMANDS = {
     "UV_PYTHON=3.13 UV_PROJECT_ENVIRONMENT=.venv-3.13 make test",
@@ -55,6 +60,7 @@ NO_RUN_COMMANDS = {
     "make interop",
     "make sandbox",
     "make test",
+    "pip install . trl",
     "pip install '.[chess]'",
     "pip install '.[atari]'",
     "pip install '.[judge]'",

@@ -599,6 +599,7 @@ def test_turn_index_numbers_the_runs_of_a_mask():
 
 def test_step_credit_grpo_trainer_names_the_package_that_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "trl", None)
+    monkeypatch.delitem(vars(trl), "StepCreditGRPOTrainer", raising=False)
     with pytest.raises(ImportError, match="StepCreditGRPOTrainer requires the package trl: pip"):
         trl.StepCreditGRPOTrainer  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'Other'"):

@@ -32,11 +32,8 @@ from guerdon.errors import InvalidArgumentError, MissingExtraError
 from guerdon.rollouts.scoring.scorers import scorer_of
 from guerdon.rubrics.containers import WeightedSum
 from guerdon.rubrics.function import RubricLike, as_rubric
-from guerdon.rubrics.functions.function import (
-    RewardFunction,
-    as_reward_function,
-    takes_messages,
-)
+from guerdon.rubrics.functions import RewardFunction, as_reward_function
+from guerdon.rubrics.functions.function import takes_messages
 from guerdon.rubrics.functions.loading import load_reward
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.evaluate_result import EvaluateResult
@@ -495,10 +492,17 @@ class StepCredit:
                 f"multi_objective_aggregation={trainer.multi_objective_aggregation!r}"
             )
 
-    def _calculate_rewards(self, inputs: Any, *others: Any) -> Any:
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> Any:
         trainer: Any = super()
-        rewards = trainer._calculate_rewards(inputs, *others)
-        self._scored = (inputs, rewards.double().cpu().numpy())
+        rewards = trainer._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self._inputs, self._rewards = inputs, rewards.double().cpu().numpy()
+        # The first turn of each completion, counted with those of its prompt, and their number.
+        self._spans = [
+            (_turns(_messages(prompt, "user")), _turns(_messages(completion, "assistant")))
+            for prompt, completion in zip(prompts, completions, strict=True)
+        ]
         return rewards
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -521,7 +525,7 @@ class StepCredit:
     def _credit(self, written: NDArray[Any]) -> tuple[NDArray[Any], Credit]:
         """The number of steps of each completion, and the credit of all, one after another."""
         trainer: Any = self
-        rewards = self._scored[1]
+        rewards = self._rewards
         weighted = rewards * trainer.reward_weights.double().cpu().numpy()
         is_valid = ~np.isnan(rewards).all(axis=1)
         states, given = self._column(self._states), self._column(self._step_rewards)
@@ -545,7 +549,7 @@ class StepCredit:
         """The values of a column of the dataset, or of an attribute of the environments."""
         if name is None:
             return None
-        inputs, environments = self._scored[0], getattr(self, "environments", None)
+        inputs, environments = self._inputs, getattr(self, "environments", None)
         if environments is not None and name not in inputs[0]:
             return [getattr(environment, name) for environment in environments]
         if name not in inputs[0]:
@@ -565,14 +569,14 @@ class StepCredit:
                 score = weighted[row, column]
                 if np.isnan(score):
                     continue
+                first, turns = self._spans[row]
                 outputs = result.step_outputs if result is not None else None
-                if not outputs:
+                if not outputs or turns != len(rewards):  # `rollout_func` has a message for all
                     rewards[-1] += score
                     continue
-                first = _turns(_messages(self._scored[0][row].get("prompt", ()), "user"))
-                for output in outputs:  # a turn of the prompt is no step; a cut turn has no tokens
-                    if (turn := output.step_index - first) >= 0:
-                        rewards[min(turn, len(rewards) - 1)] += weight * output.base_reward
+                for output in outputs:
+                    if output.step_index >= first:  # the turns of the prompt are no steps
+                        rewards[output.step_index - first] += weight * output.base_reward
         return found
 
     def _log_advantages(

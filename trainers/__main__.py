@@ -1,0 +1,67 @@
+"""``python -m trainers [--only trl]``: install each trainer, and run its tests and its page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from trainers import homes
+
+ROOT = homes.ROOT
+
+
+class Trainer(NamedTuple):
+    """The packages of a trainer, the tests that need them, and its page in the documentation."""
+
+    packages: tuple[str, ...]
+    tests: tuple[str, ...]
+    page: str
+
+
+TRAINERS = {
+    "trl": Trainer(
+        (homes.TORCH, "trl==1.16.0", "transformers==5.23.0", "rich"),
+        ("trainers/test_trl.py", "tests/integrations/test_trl.py"),
+        "train-with-trl",
+    ),
+}
+
+
+def main() -> int:
+    """Run the trainers that were named, or all; return 1 if a test failed."""
+    parser = argparse.ArgumentParser(prog="python -m trainers")
+    parser.add_argument("--only", choices=sorted(TRAINERS), help="run this trainer alone")
+    only = parser.parse_args().only
+    results = {name: _run(name, TRAINERS[name]) for name in TRAINERS if only in (None, name)}
+    print("\n".join(f"{name}: {result}" for name, result in results.items()))
+    return int("failed" in results.values())
+
+
+def _run(name: str, trainer: Trainer) -> str:
+    start = perf_counter()
+    print(f"{name}: installing {', '.join(trainer.packages)}", flush=True)
+    python, missing = homes.make(name, trainer.packages)
+    if missing:
+        return f"skipped: {missing}"
+    print(f"{name}: installed in {perf_counter() - start:.0f} s", flush=True)
+    page = ["tests/docs/test_code_blocks.py", "--docs", "-k", f"code_blocks_run and {trainer.page}"]
+    failed = [_pytest(python, *trainer.tests), _pytest(python, *page)]
+    return "failed" if any(failed) else "passed"
+
+
+def _pytest(python: Path, *arguments: str) -> int:
+    """Run tests; warnings of the trainer's packages are no errors."""
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["-o", "filterwarnings=ignore", *arguments]
+    # One thread, so that a run is the same on every machine of a kind; nothing is looked up online.
+    fixed = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return subprocess.run(command, cwd=ROOT, env=os.environ | fixed, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The smallest task that TRL learns on a CPU: a tiny model learns to say a digit, and only that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from guerdon import Gate, LengthBounds, Rubric, Sequential, WeightedSum
+
+WORDS = ("<pad>", "<eos>", *"0123456789", "say")
+MAXIMUM = 1.25
+
+
+class SaysDigit(Rubric):
+    """The digit is among the words."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Look for it."""
+        return float(observation.metadata["ground_truth"] in action.content.split())
+
+
+class Brief(Rubric):
+    """The answer is one word."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Count the words."""
+        return float(len(action.content.split()) <= 1)
+
+
+def make_tree() -> Sequential:
+    """Return the reward: at most 3 words, the digit, and a little for nothing else."""
+    return Sequential(
+        Gate(LengthBounds(1, 3, unit="words")),
+        WeightedSum([SaysDigit(), Brief()], weights=[1.0, 0.25]),
+    )
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer with a token for each word."""
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
+
+
+def make_model() -> Qwen2ForCausalLM:
+    """Return a model with random weights."""
+    config = Qwen2Config(
+        vocab_size=len(WORDS), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=32,
+        bos_token_id=None, eos_token_id=1, pad_token_id=0,
+    )  # fmt: skip
+    return Qwen2ForCausalLM(config)
+
+
+def make_trainer(
+    reward_funcs: Any,
+    folder: Any,
+    *,
+    kind: Any = GRPOTrainer,
+    seed: int = 0,
+    settings: dict[str, Any] | None = None,
+    **options: Any,
+) -> GRPOTrainer:
+    """Return a trainer on the task.
+
+    Args:
+        reward_funcs: What it trains on.
+        folder: Where it writes.
+        kind: Its class.
+        seed: The seed of the model and of the completions.
+        settings: Settings of `GRPOConfig` other than those of the task.
+        **options: Further arguments of the class.
+    """
+    torch.manual_seed(seed)
+    rows = [{"prompt": f"say {digit}", "ground_truth": str(digit)} for digit in range(10)]
+    config = {
+        "output_dir": str(folder), "per_device_train_batch_size": 160, "num_generations": 16,
+        "num_iterations": 2, "learning_rate": 2e-3, "lr_scheduler_type": "constant",
+        "max_steps": 200, "max_completion_length": 6, "beta": 0.0, "seed": seed, "use_cpu": True,
+        "logging_steps": 10, "report_to": [], "save_strategy": "no", "disable_tqdm": True,
+        "bf16": False,
+    }  # fmt: skip
+    return kind(
+        model=make_model(),
+        reward_funcs=reward_funcs,
+        args=GRPOConfig(**config | (settings or {})),
+        train_dataset=Dataset.from_list(rows * 400),
+        processing_class=make_tokenizer(),
+        **options,
+    )
