@@ -2,11 +2,15 @@
 
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas
 import pytest
 import torch
+import trl
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 from trl import GRPOTrainer
 
 from guerdon import Rubric, WeightedSum
@@ -278,3 +282,81 @@ def test_reward_func_costs_little_more_than_the_reward(figure):
         assert rewards == expected
     ours, direct_s = (1000 * min(times[name]) for name in ("ours", "direct"))
     figure(f"160 completions: {ours:.1f} ms with logs, {direct_s:.1f} ms for the reward alone")
+
+
+# Environments with tools
+
+
+class Counter:
+    """An environment whose only tool counts; it is done after two calls."""
+
+    def reset(self, **row):
+        self.states, self.rewards = [], []
+
+    def add(self, number: int) -> str:
+        """Add a number.
+
+        Args:
+            number: The number.
+        """
+        self.states.append(len(self.states))
+        self.rewards.append(float(number))
+        return f"sum {sum(self.rewards):.0f}"
+
+
+def with_tools():
+    """Return a tokenizer of bytes with Qwen3's chat template, which calls tools."""
+    special = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<tool_call>", "</tool_call>",
+               "<tool_response>", "</tool_response>", "<think>", "</think>"]  # fmt: skip
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: number for number, letter in enumerate(alphabet)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_tokens([AddedToken(token, special=token.startswith("<|")) for token in special])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<|endoftext|>", eos_token="<|im_end|>"
+    )
+    fast.chat_template = (Path(trl.__file__).parent / "chat_templates/qwen3.jinja").read_text()
+    return fast
+
+
+def test_step_credit_grpo_trainer_finds_the_turns_of_environments_with_tools(tmp_path):
+    class Scripted(kept(StepCreditGRPOTrainer)):
+        turns = 0
+
+        def _generate_single_turn(self, prompt_ids, *others, **more):
+            self.turns += 1
+            call = (
+                '<tool_call>\n{"name": "add", "arguments": {"number": %d}}\n</tool_call><|im_end|>'
+            )
+            texts = [
+                call % ((row + self.turns) % 3) if self.turns % 3 else "Done.<|im_end|>"
+                for row in range(len(prompt_ids))
+            ]
+            encode = self.processing_class
+            return [encode(text)["input_ids"] for text in texts], None
+
+    class Words(Rubric):
+        def forward(self, action, observation):
+            return float(len(action.tool_calls))
+
+    func = reward_func(Words(), name="calls")
+    trainer = make_trainer(
+        [func], tmp_path, kind=Scripted, tokenizer=with_tools(), environment_factory=Counter,
+        prompt=lambda digit: [{"role": "user", "content": f"Count to {digit}."}],
+        credit="gigpo", states="states", step_rewards="rewards",
+        settings={**SHORT, "max_steps": 1, "num_iterations": 1, "max_completion_length": 500},
+    )  # fmt: skip
+    trainer.train()
+    output = trainer.outputs[0]
+    turns = turn_index((output["completion_mask"] * output["tool_mask"]).numpy())
+    assert set(turns.max(axis=1)) == {2}
+    assert [len(result.step_outputs) for result in func.results] == [3] * 32
+    advantages = output["advantages"].numpy()
+    assert (advantages[turns == 2] == 0).all()
+    assert (advantages[turns == -1] == 0).all()
+    for row in range(32):
+        for turn in range(2):
+            assert len(set(advantages[row][turns[row] == turn])) == 1
+    assert advantages[turns >= 0].any()

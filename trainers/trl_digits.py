@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -51,11 +52,15 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
 
 
-def make_model() -> Qwen2ForCausalLM:
-    """Return a model with random weights."""
+def make_model(size: int = len(WORDS)) -> Qwen2ForCausalLM:
+    """Return a model with random weights.
+
+    Args:
+        size: The number of tokens.
+    """
     config = Qwen2Config(
-        vocab_size=len(WORDS), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=32,
+        vocab_size=size, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=2_048,
         bos_token_id=None, eos_token_id=1, pad_token_id=0,
     )  # fmt: skip
     return Qwen2ForCausalLM(config)
@@ -68,6 +73,8 @@ def make_trainer(
     kind: Any = GRPOTrainer,
     seed: int = 0,
     settings: dict[str, Any] | None = None,
+    tokenizer: PreTrainedTokenizerFast | None = None,
+    prompt: Callable[[int], Any] = "say {}".format,
     **options: Any,
 ) -> GRPOTrainer:
     """Return a trainer on the task.
@@ -78,10 +85,13 @@ def make_trainer(
         kind: Its class.
         seed: The seed of the model and of the completions.
         settings: Settings of `GRPOConfig` other than those of the task.
+        tokenizer: The tokenizer, in place of that of the task.
+        prompt: Makes the prompt for a digit.
         **options: Further arguments of the class.
     """
     torch.manual_seed(seed)
-    rows = [{"prompt": f"say {digit}", "ground_truth": str(digit)} for digit in range(10)]
+    tokenizer = tokenizer or make_tokenizer()
+    rows = [{"prompt": prompt(digit), "ground_truth": str(digit)} for digit in range(10)]
     config = {
         "output_dir": str(folder), "per_device_train_batch_size": 160, "num_generations": 16,
         "num_iterations": 2, "learning_rate": 2e-3, "lr_scheduler_type": "constant",
@@ -90,10 +100,10 @@ def make_trainer(
         "bf16": False,
     }  # fmt: skip
     return kind(
-        model=make_model(),
+        model=make_model(len(tokenizer)),
         reward_funcs=reward_funcs,
         args=GRPOConfig(**config | (settings or {})),
         train_dataset=Dataset.from_list(rows * 400),
-        processing_class=make_tokenizer(),
+        processing_class=tokenizer,
         **options,
     )
