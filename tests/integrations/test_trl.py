@@ -537,6 +537,19 @@ def test_step_credit_reads_the_step_outputs_of_reward_functions():
     assert seen[0].scores.tolist() == [7.0] * 4
 
 
+def test_step_credit_leaves_out_step_outputs_without_a_turn(caplog):
+    @reward_function
+    def turns(messages):
+        outputs = [StepOutput(step_index=index, base_reward=5.0) for index in (0, 9, "ask")]
+        return EvaluateResult(score=7.0, step_outputs=outputs)
+
+    seen = []
+    trainer = step_trainer(turns, credit=lambda batch: seen.append(batch) or grpo(batch))
+    trainer._generate_and_score_completions(inputs())
+    assert seen[0].rewards.tolist() == [5.0, 0.0, 5.0, 5.0, 0.0, 5.0, 0.0]
+    assert "8 step outputs have no turn and were left out; the first: step 9" in caplog.text
+
+
 def test_step_credit_gives_turns_after_the_episode_no_advantage():
     states = [["s"], ["s"], ["s", "t"], ["s", "t"]]  # completion 0 goes on after its only step
     trainer = step_trainer(credit=partial(gigpo, normalize="mean"), states="states")

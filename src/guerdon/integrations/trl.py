@@ -35,6 +35,7 @@ from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.functions import RewardFunction, as_reward_function
 from guerdon.rubrics.functions.function import takes_messages
 from guerdon.rubrics.functions.loading import load_reward
+from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.evaluate_result import EvaluateResult
 
@@ -562,6 +563,7 @@ class StepCredit:
         """The rewards of turns: what the functions give them, and other scores at the end."""
         trainer: Any = self
         found = [[0.0] * count for count in counts.tolist()]
+        misfits: list[Misfit] = []
         for column, func in enumerate(trainer.reward_funcs):
             results = getattr(func, "results", None) or [None] * len(found)
             weight = float(trainer.reward_weights[column])
@@ -574,9 +576,16 @@ class StepCredit:
                 if not outputs or turns != len(rewards):  # `rollout_func` has a message for all
                     rewards[-1] += score
                     continue
-                for output in outputs:
-                    if output.step_index >= first:  # the turns of the prompt are no steps
-                        rewards[output.step_index - first] += weight * output.base_reward
+                places = places_of((first + turn, None) for turn in range(turns))
+                placed, unplaced = place_outputs(outputs, places)
+                for turn, output in placed.items():
+                    rewards[turn] += weight * output.base_reward
+                misfits += unplaced
+        if misfits:
+            _logger.warning(
+                "%d step outputs have no turn and were left out; the first: %s",
+                len(misfits), misfits[0],
+            )  # fmt: skip
         return found
 
     def _log_advantages(
