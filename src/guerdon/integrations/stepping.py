@@ -1,0 +1,96 @@
+"""`LocalEnvironment`: one environment, called in the caller's thread; and rewards that failed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from guerdon._background import run
+from guerdon.envs.environment import Environment
+from guerdon.envs.runner import EnvAdapter
+from guerdon.errors import EnvError
+from guerdon.rollouts.playing.observations import answer_messages, content_of
+from guerdon.types.observation import Observation
+
+__all__ = ["LocalEnvironment", "MakeEnv", "OnInvalid", "ends", "reward_of"]
+
+MakeEnv: TypeAlias = Callable[[], Environment[Any, Any, Any]]
+OnInvalid: TypeAlias = Literal["raise"] | float
+
+
+class LocalEnvironment:
+    """One environment, called in the caller's thread, also if its methods are async.
+
+    Example:
+        >>> from examples.connect4.environment import Connect4Environment
+        >>> from guerdon.integrations.stepping import LocalEnvironment
+        >>> game = LocalEnvironment(Connect4Environment)
+        >>> first = game.reset(3, {})
+        >>> game.step({"column": 2}).reward
+        0.0
+        >>> game.close().agents
+        ()
+
+    Args:
+        env: An environment class, or a function that returns an environment.
+    """
+
+    def __init__(self, env: MakeEnv) -> None:
+        self.environment = env()
+        self._adapter = EnvAdapter(self.environment)
+        self._is_open = True
+        self._last: Any = None
+
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Observation:
+        """Begin an episode; the environment gets the options that its `reset` accepts."""
+        given = options or {}
+        return self._result(self._adapter.reset(seed, given.get("episode_id"), given))
+
+    def step(self, action: Any) -> Observation:
+        """Take a step; a failed rubric leaves no reward, everything else raises."""
+        return self._result(self._adapter.step(action))
+
+    def _result(self, returned: Any) -> Observation:
+        self._last = run(returned) if inspect.iscoroutine(returned) else returned
+        observation: Observation = self._last
+        return observation
+
+    def render(self, mode: str | None) -> str | None:
+        """Return the text of the last observation, or its JSON, in the mode ``"ansi"``."""
+        if mode != "ansi":
+            return None
+        return str(answer_messages(content_of(self._last), [])[0].content)
+
+    def close(self) -> Environment[Any, Any, Any]:
+        """Close the environment, and return it. Closing twice does nothing."""
+        if self._is_open:
+            self._is_open = False
+            self._adapter.close()
+        return self.environment
+
+
+def reward_of(reward: Any, on_invalid: OnInvalid, observation: Observation, *, of: str) -> float:
+    """Return a reward, or the number that takes its place if it failed.
+
+    Raises:
+        EnvError: It failed, and no number was chosen.
+    """
+    if reward is None and on_invalid == "raise":
+        metadata = observation.metadata
+        reason = metadata.get("reward_error") or metadata.get("error") or "the step set none"
+        hint = "with on_invalid=<number>, such a step has this reward and truncates its episode"
+        raise EnvError(f"the reward of {of} is unknown: {reason}; {hint}")
+    return float(on_invalid if reward is None else reward)
+
+
+def ends(observation: Observation, failed: bool) -> tuple[bool, bool]:
+    """Return whether a step terminates and whether it truncates its episode.
+
+    A step whose reward failed truncates it; one that is `done` does so if the observation has a
+    field `truncated` that is true, and terminates it otherwise.
+    """
+    if failed or not observation.done:
+        return False, failed
+    truncated = bool(getattr(observation, "truncated", False))
+    return not truncated, truncated
