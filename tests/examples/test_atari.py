@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -24,6 +26,7 @@ from examples.atari.rubrics import ByGame, LifeLost
 from guerdon import EnvPool, RewardConfig, check_environment, create_app
 from guerdon.envs import ConfiguredEnv
 from guerdon.errors import EpisodeError, InvalidArgumentError, MissingExtraError
+from guerdon.integrations.gymnasium import GymnasiumEnv, from_gymnasium
 from tests.envs.client.servers import Served, run
 
 ROOT = Path(__file__).parents[2]
@@ -220,6 +223,30 @@ def test_reward_yaml_gives_the_rewards_of_the_environment(game):
 
     with ConfiguredEnv(AtariEnvironment, RewardConfig.from_file(REWARD)) as configured:
         assert rewards(configured) == rewards(AtariEnvironment)
+
+
+def test_from_gymnasium_plays_pong_by_its_ram():
+    def missed(action, observation):
+        return -1.0 if observation.points < 0 else 0.0
+
+    Pong = from_gymnasium("ALE/Pong-v5", missed, obs_type="ram", max_episode_steps=80)
+    with EnvPool(Pong, n=2).sync() as pool:
+        first = pool.reset_batch(seeds=3)
+        steps = [pool.step_batch([{"action": 0}] * 2) for _ in range(80)]
+    assert [len(each.content) for each in first] == [128, 128]
+    assert min(each.reward for step in steps for each in step) == -1.0
+    assert all(each.done and each.truncated for each in steps[-1])
+
+
+def test_gymnasium_env_of_an_atari_environment_passes_check_env():
+    env = GymnasiumEnv(
+        short,
+        action_space=spaces.Discrete(4),
+        to_action=lambda number: {"action_id": int(number)},
+        observation_space=spaces.Box(0, 255, (210, 160, 3), np.uint8),
+        to_observation=lambda observation: observation.frame.pixels(),
+    )
+    check_env(env, skip_render_check=True)
 
 
 # The policy, and the wire ----------------------------------------------------------------------

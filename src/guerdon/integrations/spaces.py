@@ -164,20 +164,20 @@ def _field(name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any])
             return _number(schema, ())
         case "string":
             longest, shortest = schema.get("maxLength", LONGEST), schema.get("minLength", 0)
-            text = spaces.Text(longest, min_length=shortest, charset=CHARACTERS)
-            return _Field(text, str, str, tuple)
+            space = spaces.Text(longest, min_length=shortest, charset=CHARACTERS)
+            return _Field(space, str, str, tuple)
         case "array" if schema.get("minItems", 0) == schema.get("maxItems"):
-            if schema["items"].get("type") in ("integer", "number"):
+            if schema.get("items", {}).get("type") in ("integer", "number"):
                 return _number(schema["items"], (schema["minItems"],))
     raise InvalidArgumentError(f"`{name}` is of a type without a space; {INSTEAD}")
 
 
 def _choice(values: list[Any]) -> _Field:
-    def batch(given: list[Any]) -> Any:
-        return np.array([values.index(each) for each in given], np.int64)
+    def batch(given: list[Any]) -> Any:  # a member of an Enum has its value
+        return np.array([values.index(getattr(each, "value", each)) for each in given], np.int64)
 
     space = spaces.Discrete(len(values))
-    return _Field(space, values.index, lambda element: values[int(element)], batch)
+    return _Field(space, lambda value: batch([value])[0], lambda index: values[int(index)], batch)
 
 
 def _number(schema: Mapping[str, Any], shape: tuple[int, ...]) -> _Field:
@@ -191,7 +191,6 @@ def _number(schema: Mapping[str, Any], shape: tuple[int, ...]) -> _Field:
 
     array = partial(np.array, dtype=kind)
     if is_int and not shape and math.isfinite(low) and math.isfinite(high):
-        space = spaces.Discrete(int(high - low + 1), start=int(low))
-        return _Field(space, int, int, array)
+        return _Field(spaces.Discrete(int(high - low + 1), start=int(low)), int, int, array)
     box = spaces.Box(low, high, shape, kind)
     return _Field(box, array, lambda element: np.asarray(element).tolist(), array)
