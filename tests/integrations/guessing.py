@@ -45,7 +45,7 @@ class Found(Rubric):
 
 
 class Guessing(Environment[Guess, Hint, State]):
-    """Guess a number from 0 to 15."""
+    """Guess a number from 0 to 15; 14 raises, and the reward of 13 fails."""
 
     state = State()
 
@@ -85,11 +85,18 @@ class Guessing(Environment[Guess, Hint, State]):
         self.closed += 1
 
 
-class AsyncGuessing(Guessing):
+class Fair(Guessing):
+    """The same without failures, for random actions."""
+
+    def step(self, action):
+        return super().step(Guess(number=min(action.number, 12)))
+
+
+class AsyncGuessing(Fair):
     """The same with async methods."""
 
     async def reset_async(self, seed=None, **kwargs):
-        return Guessing.reset(self, seed, **kwargs)
+        return Fair.reset(self, seed, **kwargs)
 
     async def step_async(self, action):
-        return Guessing.step(self, action)
+        return Fair.step(self, action)

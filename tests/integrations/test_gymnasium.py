@@ -25,7 +25,7 @@ from guerdon.integrations.gymnasium import (
 )
 from guerdon.integrations.spaces import ModelSpace
 from tests.envs.client.servers import Served
-from tests.integrations.guessing import MOST, AsyncGuessing, Guess, Guessing, Hint
+from tests.integrations.guessing import MOST, AsyncGuessing, Fair, Guess, Guessing, Hint
 
 spaces = gymnasium.spaces
 
@@ -38,7 +38,7 @@ def registered():
         "Guessing-v0",
         entry_point=f"{module}:GymnasiumEnv",
         vector_entry_point=f"{module}:GymnasiumVectorEnv",
-        kwargs={"env": Guessing},
+        kwargs={"env": Fair},
     )
     yield "Guessing-v0"
     del gymnasium.registry["Guessing-v0"]
