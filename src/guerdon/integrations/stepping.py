@@ -10,7 +10,7 @@ from guerdon._background import run
 from guerdon.envs.environment import Environment
 from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import EnvError
-from guerdon.rollouts.playing.observations import answer_messages, content_of
+from guerdon.rollouts.playing.observations import observation_text
 from guerdon.types.observation import Observation
 
 __all__ = ["LocalEnvironment", "MakeEnv", "OnInvalid", "ends", "reward_of"]
@@ -58,9 +58,7 @@ class LocalEnvironment:
 
     def render(self, mode: str | None) -> str | None:
         """Return the text of the last observation, or its JSON, in the mode ``"ansi"``."""
-        if mode != "ansi":
-            return None
-        return str(answer_messages(content_of(self._last), [])[0].content)
+        return observation_text(self._last) if mode == "ansi" else None
 
     def close(self) -> Environment[Any, Any, Any]:
         """Close the environment, and return it. Closing twice does nothing."""
