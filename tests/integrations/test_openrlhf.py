@@ -1,0 +1,89 @@
+"""`guerdon.integrations.openrlhf`, without OpenRLHF; `make trainers` tests both together."""
+
+import logging
+import math
+import sys
+
+import pytest
+
+from guerdon import reward_function
+from guerdon.errors import InvalidArgumentError, MissingExtraError, RewardFunctionError
+from guerdon.integrations.openrlhf import agent, reward_func
+from tests.integrations.locks import AsyncJudge, Judge, Lock, tree
+
+PROMPT = "<|im_start|>user\n6 × 7?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def scored(function, answer, label="42"):
+    return function([f"{PROMPT}{answer}"], [PROMPT], [label])
+
+
+@pytest.mark.parametrize("judge", [Judge, AsyncJudge])
+def test_reward_func_returns_the_dict_of_openrlhf(judge):
+    logs = {"rubric_0": 1.0, "rubric_1": 1.0, "reward_failed": 0.0}
+    assert scored(reward_func(tree(judge)), "A: 42<|im_end|>\n") == {
+        "rewards": 1.0,
+        "scores": 1.0,
+        "extra_logs": logs,
+    }
+
+
+@pytest.mark.parametrize("judge", [Judge, AsyncJudge])
+def test_reward_func_raises_and_logs_an_error_if_the_reward_fails(judge, caplog):
+    with pytest.raises(RewardFunctionError, match=r"the reward failed: .*the judge is down"):
+        scored(reward_func(tree(judge)), "down")
+    assert [each.levelname for each in caplog.records] == ["ERROR"]
+    assert "the judge is down" in caplog.text
+
+
+def test_reward_func_returns_the_number_of_on_invalid_and_all_components_if_the_reward_fails():
+    function = reward_func(tree(), on_invalid=-2)
+    result = scored(function, "down")
+    logs = result.pop("extra_logs")
+    assert result == {"rewards": -2.0, "scores": -2.0}
+    assert logs.keys() == scored(function, "A: 42")["extra_logs"].keys()
+    assert logs["reward_failed"] == 1.0
+    assert math.isnan(logs["rubric_1"])
+
+
+def test_reward_func_scores_the_response_without_the_prompt_and_end_tokens():
+    @reward_function
+    def shown(messages, topic, ground_truth=None):
+        assert [each.text for each in messages] == [PROMPT, "hi "]
+        return {"score": len(topic), "metrics": {"length": 3, "note": "no number"}}
+
+    function = reward_func(shown, read_label=lambda label: {"topic": label})
+    result = scored(function, "hi <|im_end|></s>\n", "abc")
+    assert result["rewards"] == 3.0
+    assert result["extra_logs"] == {"length": 3.0, "reward_failed": 0.0}
+
+
+def test_reward_func_refuses_a_query_without_its_prompt():
+    function = reward_func(tree())
+    with pytest.raises(InvalidArgumentError, match="does not begin with its prompt"):
+        function(["assistant\nA: 42"], [PROMPT], ["42"])
+
+
+def test_reward_func_refuses_several_rollouts_and_rewards_of_batches():
+    @reward_function
+    def ranked(rollouts_messages):
+        return [0.0] * len(rollouts_messages)
+
+    with pytest.raises(RewardFunctionError, match="ranked scores batches"):
+        reward_func(ranked)
+    with pytest.raises(InvalidArgumentError, match="one rollout at a time, got 2"):
+        reward_func(tree())([PROMPT] * 2, [PROMPT] * 2, ["42"] * 2)
+
+
+def test_reward_func_logs_the_fingerprint(caplog):
+    with caplog.at_level(logging.INFO):
+        reward_func(tree())
+    assert tree().fingerprint() in caplog.text
+
+
+def test_agent_states_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openrlhf.utils.agent", None)
+    with pytest.raises(InvalidArgumentError, match=r"must contain \{observation\}"):
+        agent(Lock, turn="<|im_start|>user")
+    with pytest.raises(MissingExtraError, match="pip install openrlhf"):
+        agent(Lock, turn="{observation}")
