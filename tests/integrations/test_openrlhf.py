@@ -64,15 +64,13 @@ def test_reward_func_refuses_a_query_without_its_prompt():
         function(["assistant\nA: 42"], [PROMPT], ["42"])
 
 
-def test_reward_func_refuses_several_rollouts_and_rewards_of_batches():
+def test_reward_func_refuses_rewards_of_batches():
     @reward_function
     def ranked(rollouts_messages):
         return [0.0] * len(rollouts_messages)
 
     with pytest.raises(RewardFunctionError, match="ranked scores batches"):
         reward_func(ranked)
-    with pytest.raises(InvalidArgumentError, match="one rollout at a time, got 2"):
-        reward_func(tree())([PROMPT] * 2, [PROMPT] * 2, ["42"] * 2)
 
 
 def test_reward_func_logs_the_fingerprint(caplog):

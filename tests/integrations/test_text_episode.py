@@ -16,7 +16,7 @@ def anyio_backend():
 
 
 async def test_text_episode_plays_an_environment_and_closes_it():
-    async with TextEpisode(Lock) as episode:
+    async with TextEpisode.open(Lock) as episode:
         assert await episode.reset({"seed": 37}) == "first dial"
         texts = [await episode.step(text) for text in ("3", "5", '{"digit": 7}')]
     assert texts == ["click", "nothing", "click"]
@@ -30,13 +30,15 @@ async def test_text_episode_uses_to_action_and_to_text():
     def to_text(observation):
         return observation.text.upper()
 
-    async with TextEpisode(Lock, to_action=lambda text: {"digit": len(text)}, to_text=to_text) as e:
+    async with TextEpisode.open(
+        Lock, to_action=lambda text: {"digit": len(text)}, to_text=to_text
+    ) as e:
         assert await e.reset({"seed": 37}) == "FIRST DIAL"
         assert await e.step("abc") == "CLICK"
 
 
 async def test_text_episode_step_raises_if_the_reward_fails_and_closes_the_environment():
-    async with TextEpisode(Lock) as episode:
+    async with TextEpisode.open(Lock) as episode:
         await episode.reset({"seed": 37})
         await episode.step("3")
         with pytest.raises(EnvError, match=r"the reward of step 1 failed: .*the scale is broken"):
@@ -50,7 +52,7 @@ async def test_text_episode_reset_refuses_unknown_arguments():
         def reset(self, seed=0, episode_id=None):
             return super().reset(seed)
 
-    async with TextEpisode(Strict) as episode:
+    async with TextEpisode.open(Strict) as episode:
         with pytest.raises(InvalidArgumentError, match="takes no 'level'"):
             await episode.reset({"seed": 37, "level": 2})
 
@@ -60,7 +62,7 @@ async def test_text_episode_raises_what_the_factory_raises():
         raise OSError("no environment")
 
     with pytest.raises(OSError, match="no environment"):
-        async with TextEpisode(broken):
+        async with TextEpisode.open(broken):
             pass
 
 

@@ -12,7 +12,7 @@ from guerdon.rubrics import Rubric, as_reward_function
 from guerdon.rubrics.function import RubricLike
 from guerdon.types.evaluate_result import EvaluateResult
 
-__all__ = ["ConversationReward", "component_names", "score_of"]
+__all__ = ["ConversationReward", "score_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +49,11 @@ class ConversationReward:
                 "a time; pass a rubric or a pointwise reward function"
             )
         self.is_async = self._function.is_async
-        self.names: tuple[str, ...] = ()
+        self.names: list[str] = []
         self.fingerprint = self._function.fingerprint
         if isinstance(reward, Rubric):
-            self.names, self.fingerprint = component_names(reward), reward.fingerprint()
+            self.names = [name for name, _ in reward.named_rubrics()]
+            self.fingerprint = reward.fingerprint()
         logger.info("the reward is %s, fingerprint %s", self._function.__name__, self.fingerprint)
 
     def evaluate(self, messages: list[dict[str, Any]], columns: Mapping[str, Any]) -> Any:
@@ -69,15 +70,9 @@ class ConversationReward:
 
         Those of a reward function are the numbers among its metrics.
         """
-        metrics = {name: as_score(value) for name, value in result.metrics.items()}
-        if self.names:
-            return {name: metrics.get(name) for name in self.names}
-        return {name: value for name, value in metrics.items() if name and value is not None}
-
-
-def component_names(rubric: Rubric) -> tuple[str, ...]:
-    """Return the names of all components of a tree, reached or not."""
-    return tuple(name for name, _ in rubric.named_rubrics())
+        numbers = {name: as_score(value) for name, value in result.metrics.items()}
+        names = self.names or [name for name in numbers if numbers[name] is not None]
+        return {name: numbers.get(name) for name in names}
 
 
 def score_of(result: EvaluateResult) -> float:

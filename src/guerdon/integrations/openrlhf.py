@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from guerdon._background import run
 from guerdon._validation import shown
-from guerdon.errors import InvalidArgumentError, MissingExtraError
-from guerdon.integrations.conversation_reward import (
-    ConversationReward,
-    component_names,
-    score_of,
-)
-from guerdon.integrations.text_episode import ReadAction, TextEpisode
-from guerdon.rubrics import Rubric
+from guerdon.errors import InvalidArgumentError
+from guerdon.integrations.conversation_reward import ConversationReward, score_of
+from guerdon.integrations.framework import import_framework
+from guerdon.integrations.text_episode import TextEpisode, ToAction, ToText
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.function import RubricLike
 
 __all__ = ["agent", "reward_func"]
+
+OnInvalid: TypeAlias = Literal["raise"] | float
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +41,10 @@ def _ground_truth(label: Any) -> dict[str, Any]:
 def reward_func(
     reward: RubricLike,
     *,
-    on_invalid: Literal["raise"] | float = "raise",
+    on_invalid: OnInvalid = "raise",
     read_label: Callable[[Any], Mapping[str, Any]] = _ground_truth,
     end_tokens: Sequence[str] = END_TOKENS,
-) -> Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]:
+) -> Callable[..., dict[str, Any]]:
     r"""Return the `reward_func` of the file that ``--reward.remote_url`` names.
 
     The conversation that is scored has two messages: the prompt, with its template, from the user,
@@ -76,45 +73,35 @@ def reward_func(
     """
     scoring = ConversationReward(reward)
 
-    def scored(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> Any:
-        messages = [
-            {"role": "user", "content": prompts[0]},
-            {"role": "assistant", "content": _response(queries, prompts, end_tokens)},
-        ]
-        result = scoring.evaluate(messages, read_label(labels[0]))
-        return run(result) if scoring.is_async else result
-
-    def function(
-        queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]
-    ) -> dict[str, Any]:
+    def function(queries: Any, prompts: Any, labels: Any) -> dict[str, Any]:
+        [query], [prompt], [label] = queries, prompts, labels
         components: Mapping[str, float | None] = dict.fromkeys(scoring.names)
         try:
-            result = scored(queries, prompts, labels)
+            response = _response(query, prompt, end_tokens)
+            question = {"role": "user", "content": prompt}
+            answer = {"role": "assistant", "content": response}
+            result = scoring.evaluate([question, answer], read_label(label))
+            result = run(result) if scoring.is_async else result
             components = scoring.components(result)
             score, failed = score_of(result), 0.0
         except Exception as error:
             score, failed = _substitute(error, on_invalid), 1.0
-        logs = {**_floats(components), "reward_failed": failed}
+        logs = _floats(components) | {"reward_failed": failed}
         return {"rewards": score, "scores": score, "extra_logs": logs}
 
     return function
 
 
-def _response(queries: Sequence[str], prompts: Sequence[str], end_tokens: Sequence[str]) -> str:
-    if len(queries) != 1:
-        raise InvalidArgumentError(f"OpenRLHF scores one rollout at a time, got {len(queries)}")
-    if not queries[0].startswith(prompts[0]):
-        raise InvalidArgumentError(
-            "the query does not begin with its prompt, which was truncated or is decoded to "
-            f"another text: {shown(queries[0])}"
-        )
-    text = queries[0][len(prompts[0]) :]
-    while (end := next(filter(text.rstrip().endswith, end_tokens), None)) is not None:
+def _response(query: str, prompt: str, end_tokens: Sequence[str]) -> str:
+    if not query.startswith(prompt):  # it was truncated, or is decoded to another text
+        raise InvalidArgumentError(f"the query does not begin with its prompt: {shown(query)}")
+    text = query.removeprefix(prompt)
+    while end := next(filter(text.rstrip().endswith, end_tokens), ""):
         text = text.rstrip().removesuffix(end)
     return text
 
 
-def _substitute(error: Exception, on_invalid: Literal["raise"] | float) -> float:
+def _substitute(error: Exception, on_invalid: OnInvalid) -> float:
     """Return the number that replaces the reward; the error is logged, or raised again.
 
     OpenRLHF itself logs what a reward function raises as an information only.
@@ -140,11 +127,10 @@ def agent(
     env: Callable[[], Any],
     *,
     turn: str,
-    on_invalid: Literal["raise"] | float = "raise",
+    on_invalid: OnInvalid = "raise",
     read_label: Callable[[Any], Mapping[str, Any]] = _reset_arguments,
-    to_action: ReadAction | None = None,
-    to_text: Callable[[Any], str] | None = None,
-    step_timeout: float = 60.0,
+    to_action: ToAction = None,
+    to_text: ToText = None,
 ) -> type[Any]:
     r"""Return the class `AgentExecutor` of the file that ``--train.agent_func_path`` names.
 
@@ -172,7 +158,6 @@ def agent(
         to_action: Returns the action for the model's text; by default the text is a JSON object,
             or the value of the action's only required field.
         to_text: Returns the text of an observation; by default its own text, or else its JSON.
-        step_timeout: Seconds that the environment may take for a reset or a step.
 
     Raises:
         MissingExtraError: OpenRLHF is not installed.
@@ -180,17 +165,9 @@ def agent(
     """
     if OBSERVATION not in turn:
         raise InvalidArgumentError(f"`turn` must contain {OBSERVATION}, got {shown(turn)}")
-    try:
-        from openrlhf.utils.agent import (  # type: ignore[import-not-found]
-            AgentInstanceBase,
-            MultiTurnAgentExecutor,
-        )
-    except ImportError as error:
-        raise MissingExtraError(
-            f"agent needs OpenRLHF, which can't be imported ({error}): pip install openrlhf"
-        ) from error
+    framework = import_framework("openrlhf.utils.agent", "pip install openrlhf")
 
-    class Player(AgentInstanceBase):  # type: ignore[misc]
+    class Player(framework.AgentInstanceBase):  # type: ignore[misc, name-defined]
         """Plays one episode, as OpenRLHF calls it."""
 
         failure: Exception | None = None
@@ -217,32 +194,18 @@ def agent(
                 "done": self.episode.done or self.failure is not None,
             }
 
-    class AgentExecutor(MultiTurnAgentExecutor):  # type: ignore[misc]
+    class AgentExecutor(framework.AgentExecutorBase):  # type: ignore[misc, name-defined]
         """Plays each rollout in an environment of its own."""
 
-        def __init__(self) -> None:
-            super().__init__(Player)
-
-        async def execute(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-            async with TextEpisode(
-                env, to_action=to_action, to_text=to_text, step_timeout=step_timeout
-            ) as episode:
-                player, one = Player(episode), copy.copy(self)
-                one.agent_instance_cls = lambda: player
-                played: dict[str, Any] = await super(AgentExecutor, one).execute(*args, **kwargs)
-            if player.failure is not None:
+        async def execute(self, *args: Any, **kwargs: Any) -> Any:
+            async with TextEpisode.open(env, to_action=to_action, to_text=to_text) as episode:
+                player, executor = Player(episode), framework.MultiTurnAgentExecutor(Player)
+                executor.agent_instance_cls = lambda: player
+                played = await executor.execute(*args, **kwargs)
+            failed = player.failure is not None
+            if failed:
                 played["reward"] = played["scores"] = float(on_invalid)
-            played["extra_logs"] = _episode_logs(episode, failed=player.failure is not None)
-            return played
+            logs = {"turns": float(len(episode.rewards)), "reward_failed": float(failed)}
+            return {**played, "extra_logs": _floats(episode.component_sums()) | logs}
 
     return AgentExecutor
-
-
-def _episode_logs(episode: TextEpisode, *, failed: bool) -> dict[str, float]:
-    rubric = getattr(episode.environment, "rubric", None)
-    names = component_names(rubric) if isinstance(rubric, Rubric) else ()
-    sums: dict[str, float | None] = {}
-    for name in names:
-        reached = [each[name] for each in episode.components if name in each]
-        sums[name] = sum(reached) if reached else None
-    return {**_floats(sums), "turns": float(len(episode.rewards)), "reward_failed": float(failed)}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Self
-
-from pydantic import BaseModel
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Self, TypeAlias
 
 from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.errors import EnvError, InvalidActionError
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import answer_messages, content_of
-from guerdon.types.observation import StepResult
 
-__all__ = ["ReadAction", "TextEpisode", "read_action_text"]
+__all__ = ["TextEpisode", "ToAction", "ToText", "read_action_text", "text_of"]
 
-ReadAction = Callable[[str], Any]
+ToAction: TypeAlias = Callable[[str], Any] | None
+ToText: TypeAlias = Callable[[Any], str] | None
 
 CLOSE_S = 10.0
 
@@ -31,7 +29,7 @@ class TextEpisode:
         >>> from examples.connect4.environment import Connect4Environment
         >>> from guerdon.integrations.text_episode import TextEpisode
         >>> async def play():
-        ...     async with TextEpisode(Connect4Environment) as episode:
+        ...     async with TextEpisode.open(Connect4Environment) as episode:
         ...         await episode.reset({"seed": 3})
         ...         await episode.step("2")
         ...         return episode.rewards, episode.done
@@ -39,10 +37,9 @@ class TextEpisode:
         ([0.0], False)
 
     Args:
-        env: An environment class, or a function that returns an environment.
+        runner: Runs the environment, which is open.
         to_action: Returns the action for a text; by default see `read_action_text`.
         to_text: Returns the text for an observation; by default its own text, or else its JSON.
-        step_timeout: Seconds that the environment may take for a reset or a step.
 
     Attributes:
         rewards: The rewards of the steps.
@@ -53,45 +50,33 @@ class TextEpisode:
     """
 
     def __init__(
-        self,
-        env: Callable[[], Any],
-        *,
-        to_action: ReadAction | None = None,
-        to_text: Callable[[Any], str] | None = None,
-        step_timeout: float = 60.0,
+        self, runner: EnvRunner, to_action: ToAction = None, to_text: ToText = None
     ) -> None:
-        self._env = env
-        self._to_action = to_action
-        self._to_text = to_text
-        self._timeout = step_timeout
+        self.environment = runner.adapter.environment
+        self._runner, self._to_text = runner, to_text or text_of
+        self._to_action = to_action or partial(read_action_text, self.environment.action_type)
         self.rewards: list[float] = []
         self.components: list[Mapping[str, float]] = []
         self.done = False
         self.fingerprint: str | None = None
 
-    async def __aenter__(self) -> Self:
-        self._threads = EnvThreads(1, name="guerdon-episode")
-        self._runner = EnvRunner(
-            self._env, self._threads, timeout_s=self._timeout, adapt=adapter_of
-        )
-        try:
-            await self._runner.open()
-        except BaseException:
-            self._threads.close()
-            raise
-        self.environment = self._runner.adapter.environment
-        return self
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, env: Callable[[], Any], **options: Any) -> AsyncIterator[Self]:
+        """Make an environment, and close it at the end.
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+        Args:
+            env: An environment class, or a function that returns an environment.
+            **options: Those of the class.
+        """
+        threads = EnvThreads(1, name="guerdon-episode")
+        runner = EnvRunner(env, threads, adapt=adapter_of)
         try:
-            await self._runner.close(min(self._timeout, CLOSE_S))
+            await runner.open()
+            yield cls(runner, **options)
         finally:
-            self._threads.close()
+            await runner.close(CLOSE_S)
+            threads.close()
 
     async def reset(self, arguments: Mapping[str, Any]) -> str:
         """Begin the episode, and return the text of the first observation.
@@ -106,7 +91,7 @@ class TextEpisode:
         extra = dict(arguments)
         seed, name = extra.pop("seed", None), extra.pop("episode_id", None)
         result = read_result(await self._runner.reset(seed, name, extra), "reset")
-        return await self._text(result)
+        return self._to_text(result.observation)
 
     async def step(self, text: str) -> str:
         """Take a step, and return the text of its observation.
@@ -116,25 +101,26 @@ class TextEpisode:
             EnvError: The reward failed.
             Exception: What the environment raised.
         """
-        if self._to_action is not None:
-            action = await asyncio.to_thread(self._to_action, text)
-        else:
-            action = read_action_text(getattr(self.environment, "action_type", None), text)
-        result = read_result(await self._runner.step(action), "step")
-        metadata = result.metadata
-        self.done = result.done
+        result = read_result(await self._runner.step(self._to_action(text)), "step")
+        metadata, self.done = result.metadata, result.done
         self.fingerprint = metadata.get("reward_fingerprint")
         if result.reward is None:
             reason = metadata.get("reward_error") or metadata.get("error") or "it was not set"
             raise EnvError(f"the reward of step {len(self.rewards)} failed: {reason}")
         self.rewards.append(result.reward)
         self.components.append(metadata.get("reward_components") or {})
-        return await self._text(result)
+        return self._to_text(result.observation)
 
-    async def _text(self, result: StepResult[Any]) -> str:
-        if self._to_text is not None:
-            return self._to_text(result.observation)
-        return str(answer_messages(content_of(result.observation), [])[0].content)
+    def component_sums(self) -> dict[str, float | None]:
+        """Return the sum over the steps of each component of the tree; None if never reached."""
+        names = [name for name, _ in self.environment.rubric.named_rubrics()]
+        reached = {name: [each[name] for each in self.components if name in each] for name in names}
+        return {name: sum(scores) if scores else None for name, scores in reached.items()}
+
+
+def text_of(observation: Any) -> str:
+    """Return the text of an observation: its own, if it has any, else its JSON."""
+    return str(answer_messages(content_of(observation), [])[0].content)
 
 
 def read_action_text(action_type: Any, text: str) -> dict[str, Any]:
@@ -156,8 +142,7 @@ def read_action_text(action_type: Any, text: str) -> dict[str, Any]:
     Raises:
         InvalidActionError: It is neither.
     """
-    is_model = isinstance(action_type, type) and issubclass(action_type, BaseModel)
-    fields = action_type.model_fields if is_model else {}
+    fields = action_type.model_fields
     try:
         given = json.loads(text)
     except (ValueError, RecursionError):
