@@ -67,6 +67,8 @@ NO_RUN_COMMANDS = {
     "pip install '.[judge]'",
     "pip install '.[pettingzoo]'",
     "pip install '.[textarena]'",
+    "pip install 'verifiers>=0.4' .",
+    "pip install openrlhf .",
     "pip install .",
     "python -m examples.chess.pgn examples/chess/games.pgn > games.jsonl",
     "python -m examples.chess.play",

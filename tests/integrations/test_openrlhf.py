@@ -9,7 +9,7 @@ import pytest
 from guerdon import reward_function
 from guerdon.errors import InvalidArgumentError, MissingExtraError, RewardFunctionError
 from guerdon.integrations.openrlhf import agent, reward_func
-from tests.integrations.locks import AsyncJudge, Judge, Lock, tree
+from trainers.locks import AsyncJudge, Judge, Lock, tree
 
 PROMPT = "<|im_start|>user\n6 × 7?<|im_end|>\n<|im_start|>assistant\n"
 

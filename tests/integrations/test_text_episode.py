@@ -5,7 +5,7 @@ import pytest
 from guerdon import Action
 from guerdon.errors import EnvError, InvalidActionError, InvalidArgumentError
 from guerdon.integrations.text_episode import TextEpisode, read_action_text
-from tests.integrations.locks import Lock
+from trainers.locks import Lock
 
 pytestmark = pytest.mark.anyio
 

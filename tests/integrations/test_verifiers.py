@@ -10,7 +10,7 @@ from guerdon import reward_function
 from guerdon.errors import CreditError, EnvError, MissingExtraError, RewardFunctionError
 from guerdon.integrations import verifiers
 from guerdon.integrations.text_episode import TextEpisode
-from tests.integrations.locks import AsyncJudge, Judge, Lock, tree
+from trainers.locks import AsyncJudge, Judge, Lock, tree
 
 pytestmark = pytest.mark.anyio
 
