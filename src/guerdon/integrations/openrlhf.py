@@ -143,13 +143,13 @@ def agent(
         >>> from guerdon.integrations.openrlhf import agent
         >>> def executor_of(environment):
         ...     return agent(environment, turn=(
-        ...         "<|im_end|>\n<|im_start|>user\n{observation}<|im_end|>\n"
-        ...         "<|im_start|>assistant\n"))
+        ...         "\n<|im_start|>user\n{observation}<|im_end|>\n<|im_start|>assistant\n"))
 
     Args:
         env: An environment class, or a function that returns an environment.
-        turn: The text between two actions, in the model's template; ``{observation}`` in it, and
-            in the prompt of the data set, is replaced with the text of the observation.
+        turn: The text between two actions, in the model's template, after the token that ends the
+            model's turn; ``{observation}`` in it, and in the prompt of the data set, is replaced
+            with the text of the observation.
         on_invalid: What a failed reward, an environment that raises and an invalid action do:
             ``"raise"``, which stops OpenRLHF, or a number. It then is the reward of the whole
             rollout, which ends. A reset that fails always raises.
