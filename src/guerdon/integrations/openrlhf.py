@@ -15,7 +15,7 @@ from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError
 from guerdon.integrations.conversation_reward import ConversationReward, score_of
 from guerdon.integrations.framework import import_framework
-from guerdon.integrations.text_episode import TextEpisode, ToAction, ToText
+from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, ToText
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.function import RubricLike
 
@@ -124,7 +124,7 @@ def _reset_arguments(label: Any) -> Any:
 
 
 def agent(
-    env: Callable[[], Any],
+    env: MakeEnv,
     *,
     turn: str,
     on_invalid: OnInvalid = "raise",
@@ -188,11 +188,9 @@ def agent(
             except Exception as error:
                 _substitute(error, on_invalid)
                 self.failure = error  # `execute` replaces the sum
-            return {
-                "rewards": np.float64(reward),  # which has `item`, as a tensor has
-                "environment_feedback": feedback,
-                "done": self.episode.done or self.failure is not None,
-            }
+            done = self.episode.done or self.failure is not None
+            # A number of numpy has `item`, as a tensor has.
+            return {"rewards": np.float64(reward), "environment_feedback": feedback, "done": done}
 
     class AgentExecutor(framework.AgentExecutorBase):  # type: ignore[misc, name-defined]
         """Plays each rollout in an environment of its own."""

@@ -13,12 +13,11 @@ from guerdon.errors import EnvError, InvalidActionError
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import answer_messages, content_of
 
-__all__ = ["TextEpisode", "ToAction", "ToText", "read_action_text", "text_of"]
+__all__ = ["MakeEnv", "TextEpisode", "ToAction", "ToText", "read_action_text", "text_of"]
 
+MakeEnv: TypeAlias = Callable[[], Any]
 ToAction: TypeAlias = Callable[[str], Any] | None
 ToText: TypeAlias = Callable[[Any], str] | None
-
-CLOSE_S = 10.0
 
 
 class TextEpisode:
@@ -62,7 +61,7 @@ class TextEpisode:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, env: Callable[[], Any], **options: Any) -> AsyncIterator[Self]:
+    async def open(cls, env: MakeEnv, **options: Any) -> AsyncIterator[Self]:
         """Make an environment, and close it at the end.
 
         Args:
@@ -75,7 +74,7 @@ class TextEpisode:
             await runner.open()
             yield cls(runner, **options)
         finally:
-            await runner.close(CLOSE_S)
+            await runner.close(timeout_s=10.0)
             threads.close()
 
     async def reset(self, arguments: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from guerdon.errors import EnvError
 from guerdon.integrations.conversation_reward import ConversationReward, score_of
 from guerdon.integrations.framework import import_framework
-from guerdon.integrations.text_episode import TextEpisode, ToAction, ToText
+from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, ToText
 from guerdon.rollouts.alignment import AlignedRollout
 from guerdon.rollouts.crediting import StateKey, apply_credit
 from guerdon.rubrics.function import RubricLike
@@ -135,11 +135,7 @@ def taskset(resets: Sequence[Mapping[str, Any]], *, system_prompt: str | None = 
 
 
 def environment(
-    env: Callable[[], Any],
-    *,
-    name: str = "reward",
-    to_action: ToAction = None,
-    to_text: ToText = None,
+    env: MakeEnv, *, name: str = "reward", to_action: ToAction = None, to_text: ToText = None
 ) -> type[Any]:
     """Return an `Env` class whose agent ``player`` plays an environment of guerdon.
 
