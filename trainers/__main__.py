@@ -24,10 +24,20 @@ class Trainer(NamedTuple):
 
 
 TRAINERS = {
+    "openrlhf": Trainer(
+        (homes.TORCH, "openrlhf==0.11.2", "--override=trainers/overrides-openrlhf.txt"),
+        ("trainers/test_openrlhf.py", "tests/integrations/test_openrlhf.py"),
+        "train-with-openrlhf",
+    ),
     "trl": Trainer(
         (homes.TORCH, "trl==1.16.0", "transformers==5.23.0", "rich"),
         ("trainers/test_trl.py", "tests/integrations/test_trl.py"),
         "train-with-trl",
+    ),
+    "verifiers": Trainer(
+        ("verifiers==0.4.0", "openenv==0.10.0", "--override=trainers/overrides-verifiers.txt"),
+        ("trainers/test_verifiers.py", "tests/integrations/test_verifiers.py"),
+        "train-with-verifiers",
     ),
 }
 

@@ -167,7 +167,7 @@ def agent(
         raise InvalidArgumentError(f"`turn` must contain {OBSERVATION}, got {shown(turn)}")
     framework = import_framework("openrlhf.utils.agent", "pip install openrlhf")
 
-    class Player(framework.AgentInstanceBase):  # type: ignore[misc, name-defined]
+    class Player(framework.AgentInstanceBase):  # type: ignore[name-defined]
         """Plays one episode, as OpenRLHF calls it."""
 
         failure: Exception | None = None
@@ -192,7 +192,7 @@ def agent(
             # A number of numpy has `item`, as a tensor has.
             return {"rewards": np.float64(reward), "environment_feedback": feedback, "done": done}
 
-    class AgentExecutor(framework.AgentExecutorBase):  # type: ignore[misc, name-defined]
+    class AgentExecutor(framework.AgentExecutorBase):  # type: ignore[name-defined]
         """Plays each rollout in an environment of its own."""
 
         async def execute(self, *args: Any, **kwargs: Any) -> Any:

@@ -11,9 +11,9 @@ from typing import Any, Self, TypeAlias
 from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.errors import EnvError, InvalidActionError
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
-from guerdon.rollouts.playing.observations import answer_messages, content_of
+from guerdon.rollouts.playing.observations import observation_text
 
-__all__ = ["MakeEnv", "TextEpisode", "ToAction", "ToText", "read_action_text", "text_of"]
+__all__ = ["MakeEnv", "TextEpisode", "ToAction", "ToText", "read_action_text"]
 
 MakeEnv: TypeAlias = Callable[[], Any]
 ToAction: TypeAlias = Callable[[str], Any] | None
@@ -52,7 +52,7 @@ class TextEpisode:
         self, runner: EnvRunner, to_action: ToAction = None, to_text: ToText = None
     ) -> None:
         self.environment = runner.adapter.environment
-        self._runner, self._to_text = runner, to_text or text_of
+        self._runner, self._to_text = runner, to_text or observation_text
         self._to_action = to_action or partial(read_action_text, self.environment.action_type)
         self.rewards: list[float] = []
         self.components: list[Mapping[str, float]] = []
@@ -115,11 +115,6 @@ class TextEpisode:
         names = [name for name, _ in self.environment.rubric.named_rubrics()]
         reached = {name: [each[name] for each in self.components if name in each] for name in names}
         return {name: sum(scores) if scores else None for name, scores in reached.items()}
-
-
-def text_of(observation: Any) -> str:
-    """Return the text of an observation: its own, if it has any, else its JSON."""
-    return str(answer_messages(content_of(observation), [])[0].content)
 
 
 def read_action_text(action_type: Any, text: str) -> dict[str, Any]:

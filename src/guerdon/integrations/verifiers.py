@@ -119,13 +119,13 @@ def taskset(resets: Sequence[Mapping[str, Any]], *, system_prompt: str | None = 
     """
     vf = import_framework(*VERIFIERS)
 
-    class EpisodeData(vf.TaskData):  # type: ignore[misc, name-defined]
+    class EpisodeData(vf.TaskData):  # type: ignore[name-defined]
         reset: dict[str, Any]
 
-    class EpisodeTask(vf.Task[EpisodeData]):  # type: ignore[misc, name-defined]
+    class EpisodeTask(vf.Task[EpisodeData]):  # type: ignore[name-defined]
         pass
 
-    class EpisodeTaskset(vf.Taskset[EpisodeTask, vf.TasksetConfig]):  # type: ignore[misc, name-defined]
+    class EpisodeTaskset(vf.Taskset[EpisodeTask, vf.TasksetConfig]):  # type: ignore[name-defined]
         def load(self) -> Any:
             for reset in resets:
                 data = EpisodeData(system_prompt=system_prompt, reset=dict(reset))
@@ -162,10 +162,10 @@ def environment(
     """
     vf = import_framework(*VERIFIERS)
 
-    class PlayConfig(vf.EnvConfig):  # type: ignore[misc, name-defined]
+    class PlayConfig(vf.EnvConfig):  # type: ignore[name-defined]
         player: vf.AgentConfig = vf.AgentConfig()  # type: ignore[name-defined]
 
-    class Play(vf.Env[PlayConfig]):  # type: ignore[misc, name-defined]
+    class Play(vf.Env[PlayConfig]):  # type: ignore[name-defined]
         async def run(self, task: Any, agents: Any) -> None:
             # What fails inside of the interaction fails its trace.
             player = agents.player.interaction(task)
