@@ -435,6 +435,12 @@ FUNCTIONS = """
         return object()
 
     CONSTANT = 3
+
+    def weighted():
+        from guerdon import WeightedSum
+        words = {"hi": 1.0, "no": 0.5, "fail": 0.0, "hello": 0.0}
+        return WeightedSum([lambda action, observation: words[action.content],
+                            lambda action, observation: float(action.turn)], [2.0, 1.0])
 """
 
 
@@ -480,6 +486,31 @@ def test_score_lists_groups_of_batch_functions(inside, grouped, tmp_path):
     table = " ".join(done.stdout.split())
     for expected in ("[bold] 2 0.500 0 1", "h 1 1.000 1 one valid score", "groups 2"):
         assert expected in table
+
+
+def test_score_credit_gdpo_takes_the_weights_of_a_rubric(inside, tmp_path):
+    lines = [
+        json.dumps({"id": i, "group": "g", "messages": [
+            {"role": "assistant", "content": text} for text in turns]})
+        for i, turns in enumerate([["hi", "no"], ["hello"], ["no", "hi", "fail"]])
+    ]  # fmt: skip
+    (tmp_path / "rollouts.jsonl").write_text("\n".join(lines) + "\n")
+    credit = ("--credit", "gdpo", "--credit-option", "normalize_batch=false")
+    done = inside("rollouts.jsonl", "-r", "functions.py:weighted", *credit, *OUT)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = scored_rows(tmp_path)
+    # Sums over the turns: words 1.5, 0, 1.5, with the weight 2; turns 1, 0, 3, with the weight 1.
+    assert [row["component_sums"] for row in rows] == [
+        {"rubric_0": 1.5, "rubric_1": 1.0},
+        {"rubric_0": 0.0, "rubric_1": 0.0},
+        {"rubric_0": 1.5, "rubric_1": 3.0},
+    ]
+    assert [row["score"] for row in rows] == [4.0, 0.0, 6.0]
+    # words: mean 1, σ √(3/4); turns: mean 4/3, σ √(7/3)
+    words, turns = [0.5773496, -1.1546992, 0.5773496], [-0.2182177, -0.8728708, 1.0910885]
+    for row, word, turn in zip(rows, words, turns, strict=True):
+        for step in row["steps"]:
+            assert step["advantage"] == pytest.approx(2 * word + turn, abs=1e-5)
 
 
 def test_score_rejects_a_split_group_before_writing(inside, grouped, tmp_path):
@@ -561,6 +592,8 @@ def test_score_param_overrides_a_column(inside, grouped, tmp_path):
         ("functions.py:plain", ["--credit", "ppo"], "there is no estimator 'ppo'; known:"),
         ("functions.py:plain", ["--credit", "gae"], "gae"),
         ("functions.py:plain", ["--credit", "reinforce_pp"], "compares with the whole batch"),
+        ("functions.py:plain", ["--credit", "gdpo"], "gdpo requires the option 'weights'"),
+        ("functions.py:weighted", ["--credit", "gdpo"], "use normalize_batch=false here"),
         (
             "functions.py:plain",
             ["--credit", "gigpo", "--gamma", "2"],

@@ -7,8 +7,10 @@ COLUMNS = {
     "trajectory",
     "step",
     "state",
+    "action",
     "values",
     "episode_score",
+    "components",
     "valid",
     "default_step_reward",
 }

@@ -42,9 +42,23 @@ def assign(name, table, **options):
     table = dict(table)
     if name == "gae":
         options["values"] = [0.25 * len(one) for one in table["state"]]
+    if name == "gdpo":
+        options = {
+            "weights": {"score": 1.0, "extra": 0.5},
+            "components": components(table),
+        } | options
+    if name == "rtmc":
+        options["action"] = [step % 2 for step in table["step"]]
     if name == "pure":
         options["valid"] = options.get("valid") or valid_for_pure(table)
     return run(ESTIMATORS[name], **table, **options)
+
+
+def components(table):
+    """Two components of each trajectory's score, of which some trajectories lack one."""
+    numbers = [ord(one[-1]) % 4 for one in table["trajectory"]]
+    scores = table.get("episode_score", numbers)
+    return {"score": scores, "extra": [NAN if one == 1 else 0.5 * one for one in numbers]}
 
 
 def valid_for_pure(table):
@@ -61,7 +75,11 @@ CASES = [(name, {}) for name in ESTIMATORS.names()] + [
     ("gigpo", {"history": 2, "episode_stats": "rows", "gamma": 0.9}),
     ("gigpo", {"similarity": 0.6, "history": 1, "normalize": "mean"}),
     ("hgpo", {"similarity": 0.6, "gamma": 0.9}),
+    ("gdpo", {"normalize_batch": False}),
+    ("rtmc", {"prior": 0.0, "gamma": 0.9}),
 ]
+# Their statistics are those of the batch.
+OF_BATCH = [("reinforce_pp", {}), ("gdpo", {})]
 each_method = pytest.mark.parametrize(
     ("method", "options"),
     CASES,
@@ -106,7 +124,7 @@ def test_estimators_ignore_invalid_trajectories(method, options, batch, spoiled,
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [case for case in CASES if case[0] != "reinforce_pp"],  # its statistics are those of the batch
+    [case for case in CASES if case not in OF_BATCH],
     ids=lambda value: value if type(value) is str else ",".join(value) or "default",
 )
 @quick
@@ -122,7 +140,7 @@ def test_estimators_a_merged_batch_equals_its_parts(method, options, first, seco
         )
 
 
-@pytest.mark.parametrize("method", ["gigpo", "grpo", "dr_grpo", "rloo", "mt_grpo"])
+@pytest.mark.parametrize("method", ["gigpo", "grpo", "dr_grpo", "rloo", "mt_grpo", "gdpo"])
 @quick
 @given(batch=batches)
 def test_estimators_the_episode_advantages_of_a_group_sum_to_0(method, batch):
@@ -133,7 +151,7 @@ def test_estimators_the_episode_advantages_of_a_group_sum_to_0(method, batch):
     np.testing.assert_allclose(sums, 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["gigpo", "grpo", "dr_grpo", "rloo", "mt_grpo"])
+@pytest.mark.parametrize("method", ["gigpo", "grpo", "dr_grpo", "rloo", "mt_grpo", "gdpo"])
 @quick
 @given(batch=batches, constant=st.sampled_from([-3.0, 0.5, 1024.0, 2.0**26]))
 def test_estimators_a_constant_added_to_a_groups_scores_changes_no_episode_advantage(
@@ -148,6 +166,29 @@ def test_estimators_a_constant_added_to_a_groups_scores_changes_no_episode_advan
     }
     np.testing.assert_allclose(
         assign(method, table).episode, assign(method, higher).episode, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("turn_rloo", {}), ("rtmc", {}), ("rtmc", {"prior": 0.0}), ("state_differences", {})],
+    ids=str,
+)
+@quick
+@given(batch=batches, constant=st.sampled_from([-3.0, 0.5, 1024.0]), known=st.booleans())
+def test_estimators_a_constant_added_to_all_scores_changes_no_advantage(
+    method, options, batch, constant, known
+):
+    table = columns(batch)
+    if method != "state_differences" or not known:  # whose base rewards are scores, too
+        table["rewards"] = [NAN] * len(table["rewards"])
+    higher = table | {
+        name: [number + constant for number in table[name]] for name in ("rewards", "episode_score")
+    }
+    np.testing.assert_allclose(
+        assign(method, table, **options).advantage,
+        assign(method, higher, **options).advantage,
+        atol=1e-6,
     )
 
 

@@ -25,6 +25,7 @@ def rollout(name, score, *states, rewards=(), group=None, valid=True, values=())
             system_step_index=turn,
             step_info={"assistant_turn_index": turn},
             resulting_messages_history=history,
+            action_taken={"move": turn},
             base_reward=rewards[turn] if turn < len(rewards) else None,
             policy_value_estimate=values[turn] if turn < len(values) else None,
         )
@@ -84,11 +85,71 @@ def test_apply_credit_every_method_fills_every_step(method):
         rollout(name, score, "s", "l", rewards=(0.5, score), group=1, values=(0.25, 0.5))
         for name, score in (("a", 1.0), ("b", 0.0), ("c", 0.5))
     ]
-    credit = apply_credit(rollouts, method)
+    for each in rollouts:
+        each.components = {"right": each.score}
+    credit = apply_credit(rollouts, method, **{"gdpo": {"weights": {"right": 1.0}}}.get(method, {}))
     assert np.isfinite(credit.advantage).all()
     assert [value for each in advantages(rollouts) for value in each] == credit.advantage.tolist()
     assert all(type(value) is float for each in filled(rollouts) for pair in each for value in pair)
     assert any(value != 0.0 for each in advantages(rollouts) for value in each)
+
+
+def test_apply_credit_gdpo_reads_the_metrics_of_results():
+    steps = {name: rollout(name, None, "s").steps for name in "abcd"}
+    batch = RLDataAligner().align_data_for_rl_processing(
+        [
+            EvaluateResult(score=1.0, metrics={"right": True, "words": 3, "why": "text"}),
+            EvaluateResult(score=0.0, metrics={"right": False}),
+            EvaluateResult(error="the judge is down", metrics={"words": 2}),
+            EvaluateResult(score=0.0, metrics={"right": 0.0, "words": 5}),
+        ],
+        steps,
+        list(steps),
+    )
+    assert batch["a"].components == {"right": 1.0, "words": 3.0}
+    credit = apply_credit(
+        batch, "gdpo", weights={"right": 1.0, "words": -1.0}, normalize_batch=False
+    )
+    # right 1, 0, 0: σ √(1/3); words of a and d: 3, 5, σ √2
+    expected = [1.1546985 + 0.7071063, -0.5773493, 0.0, -0.5773493 - 0.7071063]
+    np.testing.assert_allclose(credit.advantage, expected, atol=1e-6)
+    assert batch["c"].steps[0].advantage is None
+    with pytest.raises(CreditError, match=r"names \['word'\], .* are \['right', 'words'\]"):
+        apply_credit(batch, "gdpo", weights={"word": 1.0})
+    with pytest.raises(InvalidArgumentError, match="gdpo requires the option 'weights'"):
+        apply_credit(batch, "gdpo")
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "move", "arguments": '{"to": 3}'}}
+
+
+def test_apply_credit_rtmc_compares_calls_texts_and_structured_actions():
+    def taking(name, *actions):
+        made = rollout(name, float(name), *"s" * len(actions))
+        for step, action in zip(made.steps, actions, strict=True):
+            step.action_taken = action
+        return made
+
+    def says(text, **calls):
+        return {"role": "assistant", "content": text, **calls}
+
+    rollouts = [
+        taking("1", says("I think", tool_calls=[CALL]), says("done"), {"move": 1}),
+        taking("3", says("Hm", tool_calls=[CALL | {"id": "2"}]), says("done"), {"move": 2}),
+    ]
+    credit = apply_credit(rollouts, "rtmc", state_key=lambda step: step.system_step_index, prior=0)
+    assert credit.advantage.tolist() == [0.0, 0.0, -1.0, 0.0, 0.0, 1.0]
+    credit = apply_credit(rollouts, "rtmc", prior=0, action_key=lambda step: step.system_step_index)
+    assert not credit.advantage.any()
+
+
+def test_apply_credit_rtmc_rejects_steps_without_an_action():
+    won = rollout("a", 1.0, "s")
+    won.steps[0].action_taken = None
+    with pytest.raises(CreditError, match="step 0 of rollout 'a': it has no `action_taken`"):
+        apply_credit([won], "rtmc")
+    with pytest.raises(CreditError, match="the action key raised KeyError: 'x', at step 0"):
+        apply_credit([won], "rtmc", action_key=lambda step: step.step_info["x"])
 
 
 def test_apply_credit_replaces_earlier_advantages():

@@ -15,6 +15,8 @@ from guerdon.rollouts.crediting import CreditSettings, RowCredit
 from guerdon.rubrics import ExponentialDiscountingTrajectoryRubric, WeightedSum, as_rubric
 from guerdon.types import Rollout
 
+# The options that an estimator requires.
+REQUIRED = {"gdpo": {"weights": {"value": 1.0}, "normalize_batch": False}}
 OF_FILES = sorted(set(ESTIMATORS.names()) - {"gae", "reinforce_pp"})
 
 
@@ -27,7 +29,7 @@ def recorded(messages, score=0.0, steps=None):
         StepOutput(step_index=turn, base_reward=reward, reason="why", metrics={"n": 1})
         for turn, reward in enumerate(steps) if reward is not None
     ]  # fmt: skip
-    return EvaluateResult(score=score, step_outputs=outputs)
+    return EvaluateResult(score=score, step_outputs=outputs, metrics={"value": score})
 
 
 def rollout(score, *states, id=None, group="g", steps=None):
@@ -129,6 +131,53 @@ def test_row_credit_credits_rows_of_a_rubric():
     assert rows[0]["steps"][0]["advantage"] > 0 > rows[1]["steps"][0]["advantage"]
 
 
+@reward_function
+def measured(messages, score=0.0, steps=None):
+    """The score and measurements of the rollout."""
+    return EvaluateResult(score=score, metrics=steps or {})
+
+
+def test_row_credit_gdpo_reads_the_components_of_a_reward_function():
+    given = {"right": 1.0, "short": 4.0}, {"right": 0.0}, {"right": 0.5, "short": 2.0}
+    rows = credited(
+        [rollout(0.5, "s", steps=metrics) for metrics in given],
+        "gdpo",
+        function=measured,
+        weights={"right": 1.0, "short": 1.0, "polite": 1.0},
+        normalize_batch=False,
+    )
+    # right: mean 1/2, σ 1/2; short of the first and the last: σ √2
+    found = [advantage for [advantage] in advantages(rows)]
+    assert found == pytest.approx([0.999998 + 0.7071063, -0.999998, -0.7071063], abs=1e-6)
+    note = "no rollout of its group has the component 'polite', which has a weight"
+    assert all(note in row["notes"] for row in rows)
+
+
+def test_row_credit_gdpo_notes_a_rollout_without_any_component():
+    rollouts = [rollout(0.5, "s", steps={"right": 1.0}), rollout(0.0, "s")]
+    options = {"weights": {"right": 1.0}, "normalize_batch": False}
+    rows = credited(rollouts, "gdpo", function=measured, **options)
+    for row in rows:
+        assert any("none of the components ['right']" in note for note in row["notes"])
+        assert "steps" not in row
+
+
+def test_row_credit_gdpo_requires_weights_and_normalizes_no_batch():
+    with pytest.raises(InvalidArgumentError, match="gdpo requires the option 'weights'"):
+        RowCredit(CreditSettings("gdpo"))
+    with pytest.raises(InvalidArgumentError, match="use normalize_batch=false here"):
+        RowCredit(CreditSettings("gdpo"), weights={"value": 1.0})
+
+
+def test_row_credit_gdpo_rejects_components_that_are_not_added_up():
+    rollouts = [rollout(1.0, "s", "s"), rollout(0.0, "s")]
+    rubric = WeightedSum([as_rubric(lambda a, o: float(a.turn))], [1.0])
+    rows = list(score_rollouts(rubric, rollouts))
+    settings = CreditSettings("gdpo", options={"normalize_batch": False})
+    RowCredit(settings, weights={"rubric_0": 1.0}).add(list(zip(rollouts, rows, strict=True)))
+    assert "the components ['rubric_0'] of several steps are not added up" in rows[0]["notes"][0]
+
+
 def test_row_credit_accepts_lone_surrogates():
     parts = [{"type": "text", "text": "\ud800"}]
     rollouts = [
@@ -177,13 +226,13 @@ def aligned(rollouts):
 @settings(max_examples=25)
 @given(drawn=ROLLOUTS, other=ROLLOUTS, key=KEYS)
 def test_row_credit_equals_the_credit_of_aligned_steps(method, drawn, other, key):
-    groups = made(drawn), made(other, "h")
+    groups, options = (made(drawn), made(other, "h")), REQUIRED.get(method, {})
     try:
         batch = aligned([*groups[0], *groups[1]])
-        apply_credit(batch, method, state_key=key)
+        apply_credit(batch, method, state_key=key, **options)
     except ValueError:
         batch = None
-    rows = [row for group in groups for row in credited(group, method, key)]
+    rows = [row for group in groups for row in credited(group, method, key, **options)]
     if batch is None:
         assert any("no credit" in note for row in rows for note in row["notes"])
         return

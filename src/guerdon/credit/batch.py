@@ -61,11 +61,14 @@ class StepBatch:
         is_rewarded: Whether a base reward was passed, (M,).
         state: The number of its state, (M,), counted over all groups in order of appearance: steps
             of one group in the same state have the same number. None if no states were passed.
+        action: The number of its action, (M,), counted like states. None if none were passed.
         values: The critic's estimates, (M,). None if none were passed.
         starts: The index of the first step of each trajectory, (T,).
         lengths: Its number of steps, (T,).
         group_of: The index of its group, (T,), ascending.
         scores: Its episode score, (T,).
+        components: The scores that its episode score consists of by name, each (T,); NaN where a
+            trajectory has no such component.
         trajectory_ids: Its id, T of them.
         group_ids: The id of each group, G of them.
         has_groups: Whether group ids were passed; otherwise all trajectories are one group.
@@ -81,11 +84,13 @@ class StepBatch:
     rewards: Floats
     is_rewarded: NDArray[np.bool_]
     state: Integers | None
+    action: Integers | None
     values: Floats | None
     starts: Integers
     lengths: Integers
     group_of: Integers
     scores: Floats
+    components: Mapping[str, Floats]
     trajectory_ids: tuple[Any, ...]
     group_ids: tuple[Any, ...]
     has_groups: bool
@@ -102,8 +107,10 @@ class StepBatch:
         step: Column,
         group: Column | None = None,
         state: Column | None = None,
+        action: Column | None = None,
         values: ArrayLike | None = None,
         episode_score: PerTrajectory | None = None,
+        components: Mapping[str, PerTrajectory] | None = None,
         valid: PerTrajectory | None = None,
         default_step_reward: float = 0.0,
     ) -> StepBatch:
@@ -117,9 +124,12 @@ class StepBatch:
             state: The state in which each step was taken, (N,): text, numbers, None, bytes, arrays,
                 lists, tuples, sets and mappings of these, or values that compare by content. 1, 1.0
                 and True are different states, NaN is the same as NaN.
+            action: What was done in each step, (N,), values of the same types.
             values: The critic's estimate of the return from each step on, (N,), finite.
             episode_score: Scores, (N,), or (T,) in the order of the trajectories' first rows, or a
                 mapping from trajectory ids; None sums the rewards that were passed.
+            components: The scores that the episode score consists of by name, in the same forms;
+                NaN or None where a trajectory has no such component.
             valid: Booleans for whether a trajectory counts, in the same forms; None means all do.
                 One invalid row makes its trajectory invalid.
             default_step_reward: The reward of a step without one.
@@ -129,7 +139,7 @@ class StepBatch:
         """
         default = check_number("default_step_reward", default_step_reward, error=CreditError)
         given: dict[str, Any] = {"rewards": rewards, "trajectory": trajectory, "step": step}
-        optional = {"group": group, "state": state, "values": values}
+        optional = {"group": group, "state": state, "action": action, "values": values}
         given |= {name: column for name, column in optional.items() if column is not None}
         columns = {name: read_column(column, name) for name, column in given.items()}
         size = _common_length(columns)
@@ -156,6 +166,7 @@ class StepBatch:
         used_groups, group_of = np.unique(group_codes, return_inverse=True)
         of_group = group_of[of_trajectory]
         codes, keys = _states(columns.get("state"), rows, of_group)
+        actions, _ = _states(columns.get("action"), rows, of_group, "actions")
         return cls(
             size=size,
             rows=rows,
@@ -164,11 +175,16 @@ class StepBatch:
             rewards=np.where(is_rewarded, base, default),
             is_rewarded=is_rewarded,
             state=codes,
+            action=actions,
             values=_values(columns.get("values"), rows),
             starts=starts,
             lengths=np.diff(starts, append=len(rows)),
             group_of=group_of,
             scores=scores[kept],
+            components={
+                name: _component(each, f"components[{name!r}]", trajectories, counts)[kept]
+                for name, each in (components or {}).items()
+            },
             trajectory_ids=tuple(trajectories.ids[code] for code in kept.tolist()),
             group_ids=tuple(groups.ids[code] for code in used_groups.tolist()),
             has_groups=group is not None,
@@ -366,16 +382,33 @@ def _masked(valid: PerTrajectory | None, trajectories: Numbered) -> dict[int, st
 
 def _scores(given: PerTrajectory, trajectories: Numbered, counts: NDArray[np.bool_]) -> Floats:
     """The score of each trajectory, (T,); that of an invalid one may be anything."""
-    by_row = read_floats(_by_row(given, "episode_score", trajectories), "episode_score")
-    codes, scores = trajectories.codes, by_row[trajectories.first_rows()]
-    is_same = (by_row == scores[codes]) | (np.isnan(by_row) & np.isnan(scores)[codes])
-    wrong = np.flatnonzero(~is_same & counts[codes])
-    if len(wrong):
-        raise row_error("`episode_score` differs within a trajectory", wrong)
+    scores = _numbers(given, "episode_score", trajectories, counts)
     _check_trajectories(
         ~np.isfinite(scores) & counts, trajectories, "`episode_score` is not finite"
     )
     return scores
+
+
+def _component(
+    given: PerTrajectory, name: str, trajectories: Numbered, counts: NDArray[np.bool_]
+) -> Floats:
+    """A component of each trajectory's score, (T,); NaN where it has none."""
+    scores = _numbers(given, name, trajectories, counts)
+    _check_trajectories(np.isinf(scores) & counts, trajectories, f"`{name}` is infinite")
+    return scores
+
+
+def _numbers(
+    given: PerTrajectory, name: str, trajectories: Numbered, counts: NDArray[np.bool_]
+) -> Floats:
+    """The number of each trajectory, (T,), which must be the same in all rows of a valid one."""
+    by_row = read_floats(_by_row(given, name, trajectories), name)
+    codes, numbers = trajectories.codes, by_row[trajectories.first_rows()]
+    is_same = (by_row == numbers[codes]) | (np.isnan(by_row) & np.isnan(numbers)[codes])
+    wrong = np.flatnonzero(~is_same & counts[codes])
+    if len(wrong):
+        raise row_error(f"`{name}` differs within a trajectory", wrong)
+    return numbers
 
 
 def _sums(
@@ -413,7 +446,7 @@ def _values(column: Column | None, rows: Integers) -> Floats | None:
 
 
 def _states(
-    column: Column | None, rows: Integers, group: Integers
+    column: Column | None, rows: Integers, group: Integers, name: str = "states"
 ) -> tuple[Integers | None, tuple[Hashable, ...]]:
     """Number the states of the valid rows; the same state in another group has another number."""
     if column is None:
@@ -421,7 +454,7 @@ def _states(
     states = column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
     if not np.array_equal(rows, np.arange(len(states))):
         states = [states[row] for row in rows.tolist()]
-    keys = state_keys(list(states), rows)
+    keys = state_keys(list(states), rows, name)
     codes, distinct = np.empty(len(keys), np.int64), list[Hashable]()
     try:
         for start, end in _runs(group):  # a table for each group: small tables are faster
@@ -430,7 +463,7 @@ def _states(
             distinct += found.ids
     except Exception as error:  # raised by __eq__ of the state's class
         raise CreditError(
-            f"states can't be compared: {type(error).__name__}: {error}; pass a key of your own, "
+            f"{name} can't be compared: {type(error).__name__}: {error}; pass a key of your own, "
             "such as a string or a tuple of numbers"
         ) from error
     return codes, tuple(distinct)

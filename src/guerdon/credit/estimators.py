@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal, TypeVar
 
 import numpy as np
 
 from guerdon._registry import Registry
-from guerdon._validation import check_choice, check_number
+from guerdon._validation import check_choice, check_number, shown
 from guerdon.credit.batch import StepBatch
-from guerdon.credit.columns import Floats, row_error
+from guerdon.credit.columns import Floats, Integers, number, row_error
 from guerdon.credit.credit import Credit
 from guerdon.credit.statistics import Normalize, relative_to_group, varies
 from guerdon.errors import CreditError, InvalidArgumentError
@@ -22,6 +22,7 @@ __all__ = [
     "dr_grpo",
     "estimator",
     "gae",
+    "gdpo",
     "gigpo",
     "group_normalized_returns",
     "grpo",
@@ -30,6 +31,9 @@ __all__ = [
     "pure",
     "reinforce_pp",
     "rloo",
+    "rtmc",
+    "state_differences",
+    "turn_rloo",
 ]
 
 EstimatorFunction = TypeVar("EstimatorFunction", bound=Callable[..., Credit])
@@ -41,7 +45,7 @@ ESTIMATORS: Registry[Callable[..., Credit]] = Registry(
 
 
 def estimator(
-    name: str, *, needs: Collection[Literal["state", "values"]] = ()
+    name: str, *, needs: Collection[Literal["state", "action", "values", "components"]] = ()
 ) -> Callable[[EstimatorFunction], EstimatorFunction]:
     """Register an estimator, so that `apply_credit` and ``guerdon score --credit`` find it.
 
@@ -57,7 +61,8 @@ def estimator(
 
     Args:
         name: Its name.
-        needs: What it reads of a batch beside rewards and scores: ``state``, ``values``.
+        needs: What it reads of a batch beside rewards and scores: ``state``, ``action``,
+            ``values``, ``components``.
     """
 
     def register(function: EstimatorFunction) -> EstimatorFunction:
@@ -176,10 +181,89 @@ def rloo(batch: StepBatch, *, gamma: float = 1.0) -> Credit:
     Raises:
         CreditError: ``gamma`` is out of range, or numbers are too large.
     """
-    amount = np.bincount(batch.group_of)[batch.group_of]
-    deviation = relative_to_group(batch.scores, batch.group_of, normalize="mean")
+    return _of_trajectories(batch, _above_others(batch.scores, batch.group_of), gamma)
+
+
+def _above_others(values: Floats, group: Integers) -> Floats:
+    """Return how far each value is from the mean of the others of its group; 0 if it is alone."""
+    amount = np.bincount(group)[group]
     with np.errstate(over="ignore"):
-        advantage = deviation * amount / np.maximum(amount - 1, 1)
+        deviation = relative_to_group(values, group, normalize="mean")
+        return deviation * amount / np.maximum(amount - 1, 1)
+
+
+@estimator("gdpo", needs=["components"])
+def gdpo(
+    batch: StepBatch,
+    *,
+    weights: Mapping[str, float],
+    gamma: float = 1.0,
+    normalize_batch: bool = True,
+) -> Credit:
+    """GDPO: each component of the score is normalized within its group before they are added.
+
+    Different components can add up to the same score, which GRPO then can't tell apart, and one
+    with a large deviation hides the others. From arXiv 2601.05242, in the form of the code that
+    its authors published::
+
+        A_k = (c_k − mean of the group) / (σ + 1e-6), with the unbiased σ
+        A   = Σ_k w_k A_k
+        Â   = (A − mean of the batch) / (σ + 1e-6), over its trajectories
+
+    The authors' code adds 1e-4 to σ, and reads a missing component as 0. Here a trajectory without
+    a component takes no part in its mean and σ, and its A is the sum over those that it has: a
+    missing component counts as neither good nor bad. A trajectory whose score isn't valid is
+    masked as everywhere.
+
+    Example:
+        >>> from guerdon.credit import StepBatch, gdpo
+        >>> batch = StepBatch.from_arrays(
+        ...     [1.0, 1.0, 0.0, 2.0], trajectory=list("abcd"), step=[0] * 4,
+        ...     components={"right": [1.0, 0.0, 0.0, 1.0], "brief": [0.0, 1.0, 0.0, 1.0]})
+        >>> gdpo(batch, weights={"right": 2.0, "brief": 1.0}).advantage.round(3).tolist()
+        [0.387, -0.387, -1.162, 1.162]
+
+    Args:
+        batch: A batch with ``components``.
+        weights: The weight w_k of each component, a finite number, by name. Components without a
+            weight don't count.
+        gamma: The discount of ``returns``, in [0, 1]; the advantage doesn't depend on it.
+        normalize_batch: Whether the advantages are Â; otherwise they are A, which doesn't depend
+            on the other groups of the batch.
+
+    Returns:
+        The advantages; ``episode`` is the same, ``step`` is 0.
+
+    Raises:
+        CreditError: An option is out of range, a component with a weight is unknown, a trajectory
+            has none of them, or numbers are too large.
+    """
+    if not isinstance(weights, Mapping):
+        raise CreditError(
+            f"`weights` must be a mapping from names to numbers, got {shown(weights)}"
+        )
+    unknown = sorted(weights.keys() - batch.components.keys())
+    if unknown and len(batch.scores):
+        raise CreditError(
+            f"`weights` names {unknown}, which the batch doesn't have; its components are "
+            f"{sorted(batch.components)}"
+        )
+    advantage, has_any = np.zeros(len(batch.scores)), np.zeros(len(batch.scores), np.bool_)
+    for name in sorted(weights.keys() & batch.components.keys()):
+        weight = check_number(f"weights[{name!r}]", weights[name], error=CreditError)
+        has = ~np.isnan(batch.components[name])
+        own = relative_to_group(batch.components[name][has], batch.group_of[has])
+        advantage[has] += weight * own
+        has_any |= has
+    if not has_any.all():
+        raise row_error(
+            f"none of the components {sorted(weights)} for the trajectories that start",
+            batch.rows[batch.starts[~has_any]],
+            expected="give a weight to a component that every valid trajectory has, such as the "
+            "gate that stopped the others",
+        )
+    if normalize_batch:
+        advantage = relative_to_group(advantage, np.zeros(len(advantage), np.int64))
     return _of_trajectories(batch, advantage, gamma)
 
 
@@ -326,15 +410,126 @@ def mt_grpo(
         CreditError: An option is out of range, or numbers are too large.
     """
     lam = check_number("lam", lam, low=0, error=CreditError)
-    # A number for the n-th steps of each group: the longest trajectories of the groups before, + n.
-    longest = np.zeros(len(batch.group_ids), np.int64)
-    np.maximum.at(longest, batch.group_of, batch.lengths)
-    turn = (np.cumsum(longest) - longest)[batch.group] + batch.turn
-    by_turn = relative_to_group(batch.rewards, turn, normalize=normalize)
+    by_turn = relative_to_group(batch.rewards, _turns(batch), normalize=normalize)
     outcome = relative_to_group(batch.scores, batch.group_of, normalize=normalize)[batch.trajectory]
     with np.errstate(over="ignore", invalid="ignore"):
         advantage = by_turn + lam * outcome
     return Credit.of(batch, advantage, episode=outcome, step=by_turn, returns=batch.returns(gamma))
+
+
+def _turns(batch: StepBatch) -> Integers:
+    """A number for the n-th steps of each group, (M,)."""
+    longest = np.zeros(len(batch.group_ids), np.int64)
+    np.maximum.at(longest, batch.group_of, batch.lengths)
+    # The longest trajectories of the groups before, + n.
+    return (np.cumsum(longest) - longest)[batch.group] + batch.turn
+
+
+@estimator("turn_rloo")
+def turn_rloo(batch: StepBatch, *, gamma: float = 1.0) -> Credit:
+    """Turn-level leave-one-out: the return from a turn on, relative to the others at that turn.
+
+    A_t = R_t − b_t, where R_t = r_t + γ R_{t+1}, and b_t is the mean of R_t over the *other*
+    trajectories of the group that reached the turn; if none did, the mean of their returns at
+    their last turns. A group of one gives 0.
+
+    For γ = 1 the gradient Σ_t ∇ log π(a_t | h_t) A_t is unbiased, also where the policy decides
+    when to stop. The history h_t, which is there before a_t, decides whether a trajectory reaches
+    turn t. b_t depends on t and on other trajectories alone, and they are independent of this one.
+    So the expectation of ∇ log π(a_t | h_t) b_t given h_t is 0, whatever selected the others. Two
+    things matter: the mean leaves out the own return, and a trajectory that is alone at a turn has
+    a baseline. With the mean over all n_t that reached the turn, as in `mt_grpo`, A_t has a factor
+    (n_t − 1) / n_t, which is 0 for n_t = 1. It differs from turn to turn: turns that few
+    trajectories reach count too little.
+
+    The derivation is ours; for one turn, b_t is the baseline of RLOO (arXiv 2402.14740). The loss
+    must add up the turns: a mean over the tokens of each trajectory brings a bias of its own.
+
+    Example:
+        >>> from guerdon.credit import StepBatch, turn_rloo
+        >>> batch = StepBatch.from_arrays(
+        ...     [0.0, 4.0, 1.0, 0.0, 2.0], trajectory=list("aabcc"), step=[0, 1, 0, 0, 1])
+        >>> turn_rloo(batch).advantage.tolist()  # 4 − (1 + 2)/2, 4 − 2, 1 − (4 + 2)/2, …
+        [2.5, 2.0, -2.0, -0.5, -2.0]
+
+    Args:
+        batch: The batch; the n-th step of a trajectory is its n-th turn.
+        gamma: The discount γ, in [0, 1].
+
+    Returns:
+        The advantages; ``step`` is the same, ``episode`` is 0.
+
+    Raises:
+        CreditError: ``gamma`` is out of range, or numbers are too large.
+    """
+    returns, turns = batch.returns(gamma), _turns(batch)
+    last = returns[batch.starts + batch.lengths - 1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        # For a step that no other reached: R_t − the mean of the others' last returns.
+        lone = returns + (_above_others(last, batch.group_of) - last)[batch.trajectory]
+        advantage = np.where(np.bincount(turns)[turns] > 1, _above_others(returns, turns), lone)
+    advantage[np.bincount(batch.group_of)[batch.group] == 1] = 0.0
+    return Credit.of(batch, advantage, step=advantage, returns=returns)
+
+
+@estimator("state_differences")
+def state_differences(batch: StepBatch, *, gamma: float = 1.0) -> Credit:
+    """The credit of a turn is how much it changed the score of the state.
+
+    The base reward of a step is here the score Φ of the state that the step led to, such as an
+    evaluation of the position, or a judge's estimate of the progress::
+
+        A_t = γ Φ_t − Φ_{t−1}
+
+    This is the term of potential-based shaping, F(s, a, s') = γ Φ(s') − Φ(s) (Ng, Harada and
+    Russell, ICML 1999). TRACE (arXiv 2607.13988) rewards turns by differences of the scores that a
+    reference model gives to states. With γ = 1 the advantages of a trajectory add up to Φ_T − Φ_0:
+    a turn gets nothing for a good state in which it started. They are as right as Φ predicts the
+    outcome; if Φ is the value of the policy, the expectation of A_t is the advantage function.
+
+    - The state after the last step has the episode score if that step has no base reward.
+    - A state without a score lies on the straight line between those before and after it: the
+      steps in between share the difference equally.
+    - Φ_0, the score of the state that a group starts from, is the mean of the *other* trajectories'
+      first scores; in a group of one, its own first score.
+
+    Example:
+        >>> from guerdon.credit import StepBatch, state_differences
+        >>> batch = StepBatch.from_arrays(
+        ...     [0.5, None, 1.0, 0.25, 0.0], trajectory=list("aaabb"), step=[0, 1, 2, 0, 1])
+        >>> state_differences(batch).advantage.tolist()
+        [0.25, 0.25, 0.25, -0.25, -0.25]
+
+    Args:
+        batch: A batch whose base rewards are scores of states.
+        gamma: The discount γ, in [0, 1].
+
+    Returns:
+        The advantages; ``step`` is the same, ``episode`` is 0, and ``returns`` are
+        A_t + γ A_{t+1} + …
+
+    Raises:
+        CreditError: ``gamma`` is out of range, or numbers are too large.
+    """
+    gamma = check_number("gamma", gamma, low=0, high=1, error=CreditError)
+    scores, is_known = batch.rewards.copy(), batch.is_rewarded.copy()
+    last = batch.starts + batch.lengths - 1
+    scores[last] = np.where(is_known[last], scores[last], batch.scores)
+    is_known[last] = True
+    known = np.flatnonzero(is_known)
+    first = scores[known[np.searchsorted(known, batch.starts)]]
+    # The states in a row: of each trajectory the initial one, and those after its steps.
+    place = np.arange(len(scores)) + batch.trajectory + 1
+    places = np.append(batch.starts + np.arange(len(first)), place[known])
+    with np.errstate(over="ignore", invalid="ignore"):
+        initial = first - _above_others(first, batch.group_of)
+        order, values = np.argsort(places), np.append(initial, scores[known])
+        if len(values):
+            after, before = (
+                np.interp(at, places[order], values[order]) for at in (place, place - 1)
+            )
+            scores = gamma * after - before
+    return Credit.of(batch, scores, step=scores, returns=batch.returns(gamma, scores))
 
 
 @estimator("pure")
@@ -516,6 +711,62 @@ def hgpo(
     episode = _episode_advantage(batch, normalize, episode_stats, singleton)
     advantage = _joined(episode, step, omega, joint)
     return Credit.of(batch, advantage, episode=episode, step=step, returns=returns, anchor=state)
+
+
+@estimator("rtmc", needs=["state", "action"])
+def rtmc(batch: StepBatch, *, gamma: float = 1.0, prior: float = 2.0) -> Credit:
+    """Rollout-Tree Monte Carlo: what an action led to in a state, relative to the state's value.
+
+    The trajectories of a group are a tree of the states and actions that they share. Over the first
+    visit of each trajectory to a state s and action a (arXiv 2604.11037)::
+
+        R_t     = r_t + γ R_{t+1}
+        Q(s, a) = mean of R_t over the N(s, a) visits
+        V(s)    = Σ_a N(s, a) Q(s, a) / N(s),  N(s) = Σ_a N(s, a)
+        V'(s)   = (N(s) V(s) + n V_0) / (N(s) + n),  V_0 = mean score of the group
+        A       = Q(s, a) − V'(s)
+
+    R, Q, V and A are as "Back to the Definition: Estimating Step-Level Advantages via Trajectory
+    Graphs" quotes them from the paper in its appendix A.4; first visits and V', equation 11, are as
+    a public implementation of it describes them, with n = 2 and γ = 0.99. The paper itself was not
+    at hand. That implementation optionally divides by the deviation within a group; this doesn't.
+
+    V_0 isn't discounted: with γ < 1, an early step that no other shares has A < 0 even if its
+    trajectory has the mean score. With n = 0 such a step has A = 0.
+
+    Example:
+        >>> from guerdon.credit import StepBatch, rtmc
+        >>> batch = StepBatch.from_arrays(
+        ...     [1.0, 0.0, 1.0], trajectory=list("abc"), step=[0] * 3, state=["hall"] * 3,
+        ...     action=["left", "left", "right"])
+        >>> rtmc(batch).advantage.round(3).tolist()  # 1/2 − 2/3, the same, 1 − 2/3
+        [-0.167, -0.167, 0.333]
+
+    Args:
+        batch: A batch with ``state`` and ``action``.
+        gamma: The discount γ, in [0, 1].
+        prior: n, 0 or more: how many visits with the return V_0 are added to each state.
+
+    Returns:
+        The advantages; ``step`` is the same, ``episode`` is 0. ``anchor`` is the state.
+
+    Raises:
+        CreditError: An option is out of range, the batch has no states or no actions, or numbers
+            are too large.
+    """
+    prior = check_number("prior", prior, low=0, error=CreditError)
+    returns, state = batch.returns(gamma), next(batch.anchors())
+    if batch.action is None:
+        raise CreditError("the batch has no actions to compare; pass `action` when you make it")
+    pairs = number(zip(state.tolist(), batch.action.tolist(), strict=True), len(state)).codes
+    _, first = np.unique(pairs * len(batch.starts) + batch.trajectory, return_index=True)
+    with np.errstate(over="ignore", invalid="ignore"):
+        quality = np.bincount(pairs[first], returns[first]) / np.bincount(pairs[first])
+        mean = np.bincount(batch.group_of, batch.scores) / np.bincount(batch.group_of)
+        total = np.bincount(state[first], returns[first])[state] + prior * mean[batch.group]
+        value = total / (np.bincount(state[first])[state] + prior)
+        advantage = quality[pairs] - value
+    return Credit.of(batch, advantage, step=advantage, returns=returns, anchor=state)
 
 
 def _episode_advantage(

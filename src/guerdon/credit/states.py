@@ -17,13 +17,14 @@ __all__: list[str] = []
 _OWN_KEYS = frozenset({str, bytes, int, type(None)})
 
 
-def state_keys(states: list[Any], rows: Integers) -> list[Hashable]:
+def state_keys(states: list[Any], rows: Integers, name: str = "states") -> list[Hashable]:
     """Return a key for each state; keys are equal exactly where the states are the same.
 
     Args:
         states: The states: text, numbers, None, bytes, arrays, tuples, lists, sets and mappings of
             these, dataclasses, and values of other types that compare and hash by content.
         rows: Their row numbers, for error messages.
+        name: What they are, for error messages.
 
     Raises:
         CreditError: A state has no key.
@@ -40,7 +41,7 @@ def state_keys(states: list[Any], rows: Integers) -> list[Hashable]:
             wrong[row] = str(error) if is_ours else f"{type(state).__name__} ({error!r})"
     if wrong:
         raise row_error(
-            f"states can't be compared: {', '.join(sorted(set(wrong.values())))}",
+            f"{name} can't be compared: {', '.join(sorted(set(wrong.values())))}",
             wrong,
             expected="pass a key of your own, such as a string or a tuple of numbers",
         )

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from guerdon._validation import check_choice, check_list, shown
+from guerdon._validation import as_score, check_choice, check_list, shown
 from guerdon.errors import AlignmentError
 from guerdon.rollouts.agents import acting_agents
 from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
@@ -67,6 +67,8 @@ class AlignedRollout:
         group: The group of rollouts of the same task; None if unknown.
         error: Why the score doesn't count.
         agent: The agent whose steps these are; None in a rollout without agents.
+        components: The scores that the score consists of, by name: the metrics of its result that
+            are numbers. A component that is absent or NaN is unknown.
     """
 
     id: Hashable
@@ -76,6 +78,7 @@ class AlignedRollout:
     group: Any = None
     error: str | None = None
     agent: str | None = None
+    components: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -278,6 +281,8 @@ class RLDataAligner:
             for place, output in placed.items():
                 copies[place].base_reward = output.base_reward
         aligned = AlignedRollout(rollout_id, copies, result.score, result.is_score_valid, group)
+        numbers = {name: as_score(value) for name, value in result.metrics.items()}
+        aligned.components = {name: one for name, one in numbers.items() if one is not None}
         if not result.is_score_valid:
             aligned.error = result.error or result.reason or "it was marked invalid"
         return aligned

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ def apply_credit(
     method: str = "gigpo",
     *,
     state_key: str | StateKey = "last",
+    action_key: StateKey | None = None,
     group: Callable[[AlignedRollout], Any] | Mapping[Any, Any] | None = None,
     default_step_reward: float = 0.0,
     **options: Any,
@@ -67,6 +69,9 @@ def apply_credit(
             with `guerdon.credit.estimator`.
         state_key: What makes two steps the same state, for estimators that compare states:
             ``last``, ``last-K``, ``history``, or a function of a `StepData`.
+        action_key: What makes two steps the same action, for estimators that compare actions: a
+            function of a `StepData`. None takes the calls of an assistant message, or its text if
+            it calls nothing, and otherwise the step's ``action_taken``.
         group: The group of each rollout: a function of it, or a mapping by its id. None takes
             `AlignedRollout.group`; if no rollout has one, all are one group. With several agents,
             each is compared with itself alone: a group contains the rollouts of one agent.
@@ -94,9 +99,8 @@ def apply_credit(
         for rollout, own in zip(rollouts, groups, strict=True)
         for step in rollout.steps
     ]
-    steps = _step_batch(
-        rows, as_state_key(state_key), getattr(estimator, "needs", ()), default_step_reward
-    )
+    keys = {"state": as_state_key(state_key), "action": action_key or own_action}
+    steps = _step_batch(rows, keys, getattr(estimator, "needs", ()), default_step_reward)
     credit = estimator(steps, **options)
     numbers = zip(credit.advantage.tolist(), credit.returns.tolist(), credit.mask, strict=True)
     for (_, _, step), (advantage, return_to_go, counts) in zip(rows, numbers, strict=True):
@@ -183,12 +187,16 @@ def _estimator(method: str, options: Mapping[str, Any]) -> Callable[..., Credit]
     from guerdon.credit import ESTIMATORS
 
     estimator = ESTIMATORS[method]
-    _, *accepted = [*inspect.signature(estimator).parameters, "default_step_reward"]
+    _, *known = inspect.signature(estimator).parameters.values()
+    accepted = [*(each.name for each in known), "default_step_reward"]
     for name in options:
         if name not in accepted:
             raise InvalidArgumentError(
                 f"{method} has no option {name!r}; it has {', '.join(accepted)}"
             )
+    for each in known:
+        if each.default is each.empty and each.name not in options:
+            raise InvalidArgumentError(f"{method} requires the option {each.name!r}")
     return estimator
 
 
@@ -219,7 +227,7 @@ def _groups(
 
 def _step_batch(
     rows: Sequence[tuple[AlignedRollout, Hashable, StepData]],
-    key: StateKey,
+    keys: Mapping[str, StateKey],
     needs: Collection[str],
     default_step_reward: float,
 ) -> StepBatch:
@@ -227,8 +235,18 @@ def _step_batch(
     from guerdon.credit import StepBatch
 
     rewards: list[Any] = [step.base_reward for _, _, step in rows]
-    states = (_state(key, rollout, step) for rollout, _, step in rows)
-    values: list[Any] = [step.policy_value_estimate for _, _, step in rows]
+    needed: dict[str, Any] = {
+        name: [_state(key, rollout, step, name) for rollout, _, step in rows]
+        for name, key in keys.items()
+        if name in needs
+    }
+    if "values" in needs:
+        needed["values"] = [step.policy_value_estimate for _, _, step in rows]
+    if "components" in needs:
+        names = dict.fromkeys(name for rollout, _, _ in rows for name in rollout.components)
+        needed["components"] = {
+            name: [rollout.components.get(name) for rollout, _, _ in rows] for name in names
+        }
     return StepBatch.from_arrays(
         rewards=rewards,
         trajectory=[rollout.id for rollout, _, _ in rows],
@@ -236,9 +254,8 @@ def _step_batch(
         group=[group for _, group, _ in rows],
         episode_score=[rollout.score for rollout, _, _ in rows],
         valid=[rollout.is_score_valid for rollout, _, _ in rows],
-        state=list(states) if "state" in needs else None,
-        values=values if "values" in needs else None,
         default_step_reward=default_step_reward,
+        **needed,
     )
 
 
@@ -296,7 +313,7 @@ def _check(rollouts: Sequence[Any]) -> None:
                 )
 
 
-def _state(key: StateKey, rollout: AlignedRollout, step: StepData) -> Any:
+def _state(key: StateKey, rollout: AlignedRollout, step: StepData, what: str) -> Any:
     where = f"step {step.system_step_index} of rollout {rollout.id!r}"
     try:
         return key(step)
@@ -304,7 +321,7 @@ def _state(key: StateKey, rollout: AlignedRollout, step: StepData) -> Any:
         raise CreditError(f"{where}: {error}") from None
     except Exception as error:
         raise CreditError(
-            f"the state key raised {type(error).__name__}: {error}, at {where}"
+            f"the {what} key raised {type(error).__name__}: {error}, at {where}"
         ) from error
 
 
@@ -367,6 +384,23 @@ def last_messages(count: int) -> StateKey:
         return tuple(reversed(messages))
 
     return key
+
+
+def own_action(step: StepData) -> Any:
+    """Return the calls of the step's assistant message, its text, or its structured action.
+
+    Ids of calls are left out.
+
+    Raises:
+        CreditError: The step has no action.
+    """
+    taken = step.action_taken
+    if taken is None:
+        raise CreditError("it has no `action_taken` to compare; pass an `action_key` function")
+    if isinstance(taken, dict) and taken.get("role") == "assistant":
+        message = Message.model_validate(taken)
+        return _calls(message) or _content(message)
+    return taken
 
 
 def whole_history(step: StepData) -> Hashable:
@@ -450,13 +484,19 @@ class RowCredit:
 
     Args:
         settings: How credit is assigned.
+        weights: The weights of the reward's components; the option ``weights`` of an estimator
+            that reads components overrides them.
 
     Raises:
         InvalidArgumentError: There is no such estimator, option or state key.
         LoadError: The function of the state key can't be loaded.
     """
 
-    def __init__(self, settings: CreditSettings) -> None:
+    def __init__(
+        self, settings: CreditSettings, *, weights: Mapping[str, float] | None = None
+    ) -> None:
+        from guerdon.credit import ESTIMATORS
+
         self.settings = settings
         if settings.method in _NOT_OF_FILES:
             raise InvalidArgumentError(
@@ -466,9 +506,18 @@ class RowCredit:
         self._key: StateKey | str = settings.state_key
         if ":" in settings.state_key:
             self._key = load_object(settings.state_key)
+        self._options = dict(settings.options)
+        self.reads_components = "components" in getattr(ESTIMATORS[settings.method], "needs", ())
+        if self.reads_components and weights:
+            self._options.setdefault("weights", dict(weights))
         # Check the settings before anything is scored.
-        _estimator(settings.method, settings.options)
-        apply_credit([], settings.method, state_key=self._key, **settings.options)
+        _estimator(settings.method, self._options)
+        apply_credit([], settings.method, state_key=self._key, **self._options)
+        if settings.method == "gdpo" and self._options.get("normalize_batch", True):
+            raise InvalidArgumentError(
+                "gdpo normalizes over the whole batch, but a file is scored a group at a time; use "
+                "normalize_batch=false here, or call guerdon.apply_credit(…) in the trainer"
+            )
 
     @property
     def identity(self) -> list[Any]:
@@ -480,13 +529,16 @@ class RowCredit:
         aligned = [_aligned(*pair, place) for place, pair in enumerate(scored)]
         rows = [row for _, row in scored]
         try:
+            if self.reads_components:
+                for rollout, row in zip(aligned, rows, strict=True):
+                    rollout.components = self._components(row)
             parts = [part for rollout in aligned for part in split_by_agent(rollout)]
             credit = apply_credit(
                 parts,
                 self.settings.method,
                 state_key=self._key,
                 group=lambda rollout: "",
-                **self.settings.options,
+                **self._options,
             )
         except Exception as error:  # a user's state key may raise anything
             for row in rows:
@@ -494,12 +546,29 @@ class RowCredit:
             return
         steps = [id(step) for part in parts for step in part.steps]
         anchors = dict(zip(steps, credit.anchor.tolist(), strict=True))
+        missing = [
+            f"no rollout of its group has the component {name!r}, which has a weight"
+            for name in dict.fromkeys(name for each in aligned for name in each.components)
+            if all(math.isnan(each.components.get(name, math.nan)) for each in aligned)
+        ]
         ids = Counter(str(row["id"]) for row in rows)
         for rollout, row in zip(aligned, rows, strict=True):
             row["steps"] = list(_steps(rollout, row, anchors))
-            row.setdefault("notes", []).extend(self._notes(row, credit))
+            row.setdefault("notes", []).extend([*self._notes(row, credit), *missing])
             if ids[str(row["id"])] > 1 and row["id"] is not None:
                 row["notes"].append("another rollout of its group has the same id")
+
+    def _components(self, row: ResultRow) -> dict[str, float]:
+        """The components of a rollout; NaN where it lacks one that has a weight."""
+        found = row.get("component_sums", row["components"]) if row["is_score_valid"] else {}
+        names = list(self._options.get("weights", found))
+        several = [name for name in names if f"{name}/mean" in found]
+        if several:
+            raise CreditError(
+                f"the components {several} of several steps are not added up in a sandbox; score "
+                "without one, or call guerdon.apply_credit(…) in the trainer"
+            )
+        return {name: found.get(name, math.nan) for name in names}
 
     def _notes(self, row: ResultRow, credit: Credit) -> Iterator[str]:
         if self.settings.method == "pure":  # which compares with nothing

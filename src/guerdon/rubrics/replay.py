@@ -35,13 +35,20 @@ class Replay:
         if len(steps) < 2:
             return steps[0] if steps else {}
         last = dict(steps[-1])
-        seen: dict[str, list[float]] = {}
-        for step in steps:
-            for name, value in step.items():
-                seen.setdefault(name, []).append(value)
-        for name, of_name in seen.items():
+        for name, of_name in self._by_name().items():
             last[f"{name}/mean"] = sum(of_name) / len(of_name)
         return last
+
+    def component_sums(self) -> dict[str, float]:
+        """Return the sum of each component over the steps that have it."""
+        return {name: exact_sum(values) for name, values in self._by_name().items()}
+
+    def _by_name(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for step in self.steps:
+            for name, value in step.items():
+                found.setdefault(name, []).append(value)
+        return found
 
     def where(self, first: int = 0) -> str | None:
         """Return the step at which the replay failed, in words.

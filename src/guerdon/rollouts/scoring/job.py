@@ -303,7 +303,7 @@ class ScoringPipeline:
         with contextlib.ExitStack() as opening:
             self.scorer = self._open_scorer(opening)
             # After the reward, whose module may register an estimator.
-            self.credit = RowCredit(job.credit) if job.credit is not None else None
+            self.credit = self._open_credit(job.credit) if job.credit is not None else None
             self._opened = opening.pop_all()
         self.takes_groups = self.scorer.takes_groups or self.credit is not None
         self.scores_chunks = self.scorer.scores_chunks and not self.takes_groups
@@ -313,6 +313,16 @@ class ScoringPipeline:
         if job.score_failed:
             self.fingerprint = fingerprint_of(self.fingerprint, "score failed")
         self.scorer.fingerprint = self.fingerprint
+
+    def _open_credit(self, settings: CreditSettings) -> RowCredit:
+        if not isinstance(self.scorer, RubricScorer):
+            return RowCredit(settings)
+        rubric = self.scorer.rubric
+        weights = {name: rubric._weight_of(name) for name in rubric._children}
+        known = {name: weight for name, weight in weights.items() if weight is not None}
+        credit = RowCredit(settings, weights=known)
+        self.scorer.adds_up = credit.reads_components
+        return credit
 
     def _open_scorer(self, opening: contextlib.ExitStack) -> Scorer:
         job, parameters = self.job, dict(self.job.parameters)

@@ -60,6 +60,8 @@ class ResultRow(_RequiredKeys, total=False):
         metrics: The metrics of a reward function that aren't finite numbers.
         steps: Data of single steps, each with ``step_index``, the number of the assistant turn
             from 0: ``base_reward``, ``reason``, ``advantage``, ``return_to_go``.
+        component_sums: For a rubric, and credit that reads components: the sum of each component
+            over the steps that have it.
         log: What a reward in a sandbox printed; for a batch, in its first row.
         sandbox: The level of the sandbox that the reward ran in; absent without a sandbox.
     """
@@ -68,6 +70,7 @@ class ResultRow(_RequiredKeys, total=False):
     notes: list[str]
     metrics: dict[str, Any]
     steps: list[dict[str, Any]]
+    component_sums: dict[str, float]
     log: str
     sandbox: str
 

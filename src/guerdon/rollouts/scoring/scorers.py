@@ -125,7 +125,12 @@ class RubricScorer(Scorer):
 
     Args:
         rubric: The rubric. It must not be called elsewhere meanwhile.
+
+    Attributes:
+        adds_up: Whether rows have ``component_sums``.
     """
+
+    adds_up: bool = False
 
     def __init__(self, rubric: Rubric) -> None:
         super().__init__()
@@ -178,7 +183,7 @@ class RubricScorer(Scorer):
         return self._row(rollout, done)
 
     def _row(self, rollout: Rollout, done: Replay) -> ResultRow:
-        return {
+        row: ResultRow = {
             "id": rollout.id,
             "group": rollout.group,
             "score": done.score,
@@ -188,6 +193,9 @@ class RubricScorer(Scorer):
             "error": "; ".join(done.handled) if done.handled else None,
             "fingerprint": self.fingerprint,
         }
+        if self.adds_up:
+            row["component_sums"] = done.component_sums()
+        return row
 
     def _invalid_row(self, rollout: Rollout, done: Replay, error: BaseException) -> ResultRow:
         return invalid_row(
