@@ -42,7 +42,7 @@ def test_gdpo_normalizes_the_sums_over_the_trajectories_of_the_batch():
     )
 
 
-def test_gdpo_tells_apart_what_adds_up_to_the_same_score():
+def test_gdpo_distinguishes_components_with_the_same_sum():
     components = {"right": [1.0, 0.0, 0.0, 0.0], "short": [0.0, 1.0, 0.0, 1.0]}
     credit = run(
         gdpo,

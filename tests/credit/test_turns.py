@@ -212,7 +212,7 @@ def test_rtmc_compares_the_value_of_an_action_with_that_of_the_state():
     np.testing.assert_array_equal(credit.step, credit.advantage)
 
 
-def test_rtmc_draws_rare_states_to_the_mean_score_of_the_group():
+def test_rtmc_averages_a_state_with_the_mean_score_of_the_group():
     credit = run(rtmc, [NAN] * 7, **TREE, prior=2)
     # The mean score of g is 3: V'(hall) = 3, V'(left) = (2 · 1.5 + 2 · 3)/4 = 2.25,
     # V'(right) = (6 + 2 · 3)/3 = 4

@@ -202,8 +202,8 @@ def gdpo(
 ) -> Credit:
     """GDPO: each component of the score is normalized within its group before they are added.
 
-    Different components can add up to the same score, which GRPO then can't tell apart, and one
-    with a large deviation hides the others. From arXiv 2601.05242, in the form of the code that
+    Different components can add up to the same score, which GRPO doesn't distinguish, and one with
+    a large deviation hides the others. From arXiv 2601.05242, in the form of the code that
     its authors published::
 
         A_k = (c_k − mean of the group) / (σ + 1e-6), with the unbiased σ
@@ -484,8 +484,8 @@ def state_differences(batch: StepBatch, *, gamma: float = 1.0) -> Credit:
     This is the term of potential-based shaping, F(s, a, s') = γ Φ(s') − Φ(s) (Ng, Harada and
     Russell, ICML 1999). TRACE (arXiv 2607.13988) rewards turns by differences of the scores that a
     reference model gives to states. With γ = 1 the advantages of a trajectory add up to Φ_T − Φ_0:
-    a turn gets nothing for a good state in which it started. They are as right as Φ predicts the
-    outcome; if Φ is the value of the policy, the expectation of A_t is the advantage function.
+    a turn gets nothing for a good state in which it started. Of what comes later, it gets what Φ
+    predicts; if Φ is the value of the policy, the expectation of A_t is the advantage function.
 
     - The state after the last step has the episode score if that step has no base reward.
     - A state without a score lies on the straight line between those before and after it: the
