@@ -20,13 +20,15 @@ from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
     Gate,
     Guarded,
+    RegexMatch,
     Rubric,
     RubricDict,
     RubricList,
     Sequential,
     WeightedSum,
+    as_rubric,
 )
-from guerdon.rubrics.functions import load_reward
+from guerdon.rubrics.functions import as_reward_function, load_reward, reward_function
 
 
 class Short(Rubric):
@@ -540,6 +542,37 @@ def test_fingerprint_is_the_same_in_every_process(tmp_path: pathlib.Path):
     assert run(tmp_path / "elsewhere" / "reward.py", "3") == first
     assert run(tmp_path / "reward.py", "4", limit="4") != first
     assert run(tmp_path / "reward.py", "4", body="0.5") != first
+
+
+@pytest.fixture(params=["checkout", "installed"])
+def place(request, monkeypatch):
+    """Where guerdon's modules are."""
+    if request.param == "installed":
+        for name in [name for name in sys.modules if name.split(".")[0] == "guerdon"]:
+            path = f"/site-packages/{name}.py"
+            monkeypatch.setattr(sys.modules[name], "__file__", path, raising=False)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("wrap", [lambda rubric: rubric, as_reward_function])
+def test_fingerprint_distinguishes_the_rubrics_that_a_function_or_a_list_contains(wrap):
+    def closing_over(rubric):
+        wrapped = wrap(rubric)
+        return reward_function(lambda messages: wrapped(messages))
+
+    def containing(rubric):
+        return Contains([wrap(rubric)])
+
+    for contain in (closing_over, containing):
+        one, same, other = (as_rubric(contain(RegexMatch(each))) for each in ("a", "a", "b"))
+        assert one.fingerprint() == same.fingerprint() != other.fingerprint()
+
+
+@pytest.mark.usefixtures("place")
+def test_fingerprint_does_not_change_by_use_of_a_rubric_in_a_list():
+    rubric, member = Contains([RegexMatch("a")]), RegexMatch("a")
+    member("abc", None)
+    assert Contains([member]).fingerprint() == rubric.fingerprint()
 
 
 @pytest.mark.edge

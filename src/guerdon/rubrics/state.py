@@ -376,7 +376,7 @@ class _Reader:
         if isinstance(value, CodeType):
             constants = map(self.value, value.co_consts)
             return [value.co_code.hex(), repr(value.co_names), *constants]
-        if hasattr(value, "__wrapped__"):  # such as functools.lru_cache
+        if hasattr(value, "__wrapped__") and not _is_ours(type(value).__module__):  # a lru_cache
             return [type(value).__qualname__, self.value(value.__wrapped__)]
         if inspect.isroutine(value):  # a method, or from C
             owner = getattr(value, "__self__", None)
@@ -391,15 +391,20 @@ class _Reader:
         if callable(getattr(value, "tobytes", None)):  # an array
             shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
             return [*parts, repr(shape), str(dtype), repr(value.tobytes())]
-        if not _is_own(kind.__module__):  # of other packages, as of loggers, only the name
+        if hasattr(value, "_find_traits"):  # a rubric that is no child
+            return [*parts, *self.tree("", value)]
+        ours = _is_ours(kind.__module__)
+        if not ours and not _is_own(kind.__module__):  # as of loggers, only the name
             return [*parts, str(getattr(value, "name", ""))]
         names = {name for each in kind.__mro__ for name in _slots(each) if hasattr(value, name)}
         names |= set(getattr(value, "__dict__", ()))
+        if ours:  # the others are caches, locks and the like
+            names = {name for name in names if not name.startswith("_")}
         return [*parts, *(f"{name}={self.value(getattr(value, name))}" for name in sorted(names))]
 
     def _kind(self, kind: type) -> list[str]:
         """A class: its module, its source, and the values in its functions."""
-        own = kind.__module__.partition(".")[0] == "guerdon"
+        own = _is_ours(kind.__module__)
         if own or not _is_own(kind.__module__):
             return [kind.__qualname__, kind.__module__, _module(kind.__module__) if own else ""]
         parts = [kind.__qualname__, _module(kind.__module__), _source(kind)]
@@ -479,6 +484,10 @@ def _module(name: str) -> str:
 
 
 @functools.cache
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] == "guerdon"
+
+
 def _is_own(name: str) -> bool:
     """Whether a module is the user's own: not of Python's library, and not installed."""
     if name.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:

@@ -51,10 +51,14 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
 
 
 class _RubricRewardFunction(RewardFunction):
-    """A rubric as a reward function."""
+    """A rubric as a reward function.
+
+    Attributes:
+        rubric: The rubric.
+    """
 
     def __init__(self, rubric: Rubric) -> None:
-        self._rubric = rubric
+        self.rubric = rubric
         self._copies = RubricCopies(rubric)
         super().__init__(self._replay_async if rubric._find_traits().is_async else self._replay)
         self.__name__ = self.__qualname__ = rubric._title()
@@ -63,7 +67,7 @@ class _RubricRewardFunction(RewardFunction):
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the rubric."""
-        return self._rubric.fingerprint()
+        return self.rubric.fingerprint()
 
     def evaluate(
         self, messages: Any, ground_truth: Any = None, others: dict[str, Any] | None = None
@@ -100,7 +104,7 @@ class _RubricRewardFunction(RewardFunction):
         return done.result()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return as_reward_function, (self._rubric,)
+        return as_reward_function, (self.rubric,)
 
 
 async def _settled(
