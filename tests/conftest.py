@@ -3,6 +3,7 @@
 import gc
 import signal
 
+import hypothesis
 import pytest
 
 from guerdon import _logging
@@ -11,6 +12,10 @@ from guerdon import _logging
 # that the tests start; some tests are about ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes depends on the machine.
+hypothesis.settings.register_profile("guerdon", deadline=None)
+hypothesis.settings.load_profile("guerdon")
 
 
 def pytest_collection_finish():

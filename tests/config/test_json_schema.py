@@ -101,7 +101,7 @@ def test_json_schema_includes_registered_rubrics_with_their_configs():
     assert config["additionalProperties"] is True
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.fixed_dictionaries(
         {"name": st.sampled_from(["a", "a b", "1"]), "rubric": st.sampled_from(["x.Y", "x:y", 3])},

@@ -197,14 +197,12 @@ KEYS = {
 }  # fmt: skip
 
 
-@settings(deadline=None)  # the first example is slow
 @given(st.sampled_from(sorted(KEYS)), st.text("abcdefgh", min_size=1, max_size=12))
 def test_from_yaml_reports_every_misspelt_key_with_its_line(line, key):
     text = FILE.splitlines()[line - 1].replace(KEYS[line], "q" + key, 1)
     assert any(each.startswith(f"line {line}: ") for each in problems(with_line(line, text)))
 
 
-@settings(deadline=None)  # the first example is slow
 @given(st.sampled_from(sorted(KEYS)), st.sampled_from(["[[]]", ".nan", "!x y", "[{}]"]))
 def test_from_yaml_reports_every_value_of_another_type_with_its_line(line, value):
     text = FILE.splitlines()[line - 1].partition(":")[0]
@@ -246,7 +244,6 @@ def test_from_dict_reports_a_key_that_no_field_of_an_entry_has(key):
         RewardConfig.from_dict({"per_turn": [{"name": "a", "rubric": "RegexMatch", key: 1}]})
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*PLACES, "self", "data", 1]), ODD))
 def test_from_dict_accepts_any_data_or_reports_why_not(data):
     with contextlib.suppress(RewardConfigError):
@@ -501,7 +498,7 @@ def configs(draw):
     return data
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(configs())
 def test_reward_config_survives_yaml_json_and_dict(data):
     config = RewardConfig.from_dict(data)

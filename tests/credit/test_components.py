@@ -77,7 +77,7 @@ def test_gdpo_a_missing_component_is_no_zero():
 known = st.lists(st.one_of(st.just(NAN), st.integers(-3, 3).map(float)), min_size=2, max_size=6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(component=known)
 def test_gdpo_equals_gdpo_without_the_trajectories_that_lack_the_component(component):
     size = len(component)

@@ -85,7 +85,7 @@ each_method = pytest.mark.parametrize(
     CASES,
     ids=lambda value: value if type(value) is str else ",".join(value) or "default",
 )
-quick = settings(max_examples=12, deadline=None)
+quick = settings(max_examples=12)
 
 
 @each_method

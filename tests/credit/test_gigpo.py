@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.credit import gigpo, hgpo
@@ -144,7 +144,6 @@ def by_plain_loops(rewards, group, trajectory, state, score, gamma, omega):
     ]
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), gamma=st.floats(0, 1), omega=st.floats(0, 3))
 def test_gigpo_agrees_with_plain_loops(seed, gamma, omega):
     rng = np.random.default_rng(seed)

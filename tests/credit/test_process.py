@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.credit import discounted_returns, gae, group_normalized_returns, mt_grpo, pure
@@ -41,7 +41,6 @@ def test_gae_is_the_discounted_sum_of_surprises():
     assert credit.returns.tolist() == [0.3125, 1.0, 2.0]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=8))
 def test_gae_at_lambda_1_is_the_return_less_the_value(rows):
     rewards, values = zip(*rows, strict=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.credit import discounted_returns
@@ -40,7 +40,6 @@ def test_discounted_returns_invalid_rows_have_0():
     assert returns.tolist() == [1.0, 0.0]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.floats(-9, 9), min_size=1, max_size=7), max_size=6),
     st.floats(0, 1),

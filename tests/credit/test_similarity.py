@@ -73,7 +73,7 @@ def test_group_similar_any_unicode_is_grouped_as_difflib_does(
 @pytest.mark.parametrize(
     "letters", ["#.@", "ab \n", "漢字äé", "a😀\ud800\x00"], ids=["grid", "text", "wide", "astral"]
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32), length=st.integers(20, 180), edits=st.integers(1, 25))
 def test_group_similar_the_threshold_at_the_very_ratio_groups_as_difflib_does(
     letters: str, seed: int, length: int, edits: int

@@ -40,7 +40,7 @@ def test_turn_rloo_discounts_the_returns():
         run(turn_rloo, [0.0], trajectory=["a"], step=[0], gamma=1.5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     scores=st.lists(st.tuples(st.integers(-9, 9), st.integers(1, 4)), min_size=2, max_size=5),
 )
@@ -174,7 +174,7 @@ walks = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(walks=walks)
 def test_state_differences_add_up_to_the_last_score_less_the_first(walks):
     rows = [(number, turn, score) for number, walk in enumerate(walks)

@@ -97,7 +97,7 @@ def action_class(fields):
     )
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(fields, st.integers(0, 2**32))
 def test_sample_actions_samples_are_valid_and_the_same_for_the_same_seed(fields, seed):
     kind = action_class(fields)

@@ -415,7 +415,7 @@ def test_env_threads_a_thread_that_ends_when_its_loop_is_gone_ends():
     assert cleaned.is_set()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.sampled_from(["normal", "raises", "hangs", "waits"]), max_size=25),
     st.integers(1, 4),

@@ -150,7 +150,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(operations)
 def test_rubric_list_behaves_like_a_list(steps):  # noqa: C901
     mine, plain = RubricList(), []
@@ -289,7 +289,7 @@ keyed = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(keyed)
 def test_rubric_dict_behaves_like_a_dict(steps):
     mine, plain = RubricDict(), {}

@@ -401,7 +401,7 @@ def reference(shape):
     return math.fsum(weight * reference(part) for part, weight in rest[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shapes)
 def test_containers_call_score_and_evaluate_agree_with_the_rules(shape):
     expected = reference(shape)

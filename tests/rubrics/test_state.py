@@ -333,7 +333,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(trees, st.randoms(use_true_random=False))
 def test_state_dict_can_be_loaded_again(rubric, random):
     state = rubric.state_dict()

@@ -723,7 +723,7 @@ def episode(shape, failures=None):
     return rubric, rewards
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(shapes)
 def test_compute_step_rewards_of_any_tree_are_numbers_only_where_the_tree_has_one(shape):
     failures = set()
@@ -742,7 +742,7 @@ def test_compute_step_rewards_of_any_tree_are_numbers_only_where_the_tree_has_on
             assert reward == expected[step] or (step in failures and math.isfinite(reward))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(shapes)
 def test_compute_step_rewards_of_any_guarded_tree_are_its_reward_where_the_tree_failed(shape):
     failures = set()

@@ -371,7 +371,7 @@ def trees():
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trees())
 def test_get_rubric_finds_every_name_of_named_rubrics(rubric):
     named = list(rubric.named_rubrics())

@@ -69,9 +69,7 @@ def test_cursor_leaves_a_line_without_its_end(log):
     cursor.close()
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"") + b"\n")),
     st.integers(1, 20),

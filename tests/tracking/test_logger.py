@@ -165,9 +165,7 @@ ANYTHING = st.one_of(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     step=ANYTHING,
     episode=ANYTHING,

@@ -18,7 +18,7 @@ MEANS = ["running_mean_std", "population"]
 METHODS = ["running_mean_std", "min_max", "percentile", "population"]
 EXACT = ["running_mean_std", "min_max", "population"]
 EVERY = pytest.mark.parametrize("method", METHODS)
-QUICK = settings(max_examples=40, deadline=None)  # for each method
+QUICK = settings(max_examples=40)  # for each method
 
 REWARDS = st.floats(-1e6, 1e6)
 ROWS = st.lists(st.tuples(REWARDS, st.sampled_from(["chess", "go", 3])), min_size=1, max_size=40)

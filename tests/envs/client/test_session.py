@@ -400,7 +400,7 @@ ENDS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(ENDS | st.integers(0, 12), min_size=1, max_size=8))
 def test_remote_session_never_mixes_up_answers(ends):  # noqa: C901
     """A number among the ends is how often the event loop goes round before it is cancelled."""
@@ -555,7 +555,7 @@ def test_remote_session_accepts_an_incomplete_error(data):
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_remote_session_raises_own_errors_for_any_answer(reply):
     async def play():
         async with answering(reply) as server, opened(server) as session:

@@ -45,7 +45,7 @@ def rewards(observations):
 # Order ----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.integers(1, 6).flatmap(
         lambda n: st.lists(
@@ -741,7 +741,7 @@ def test_env_pool_what_a_broken_off_stream_left_hanging_is_abandoned_in_its_time
     play(main)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5))
 def test_env_pool_every_action_of_a_stream_is_answered_once(episodes):
     """However many actions each slot is sent."""

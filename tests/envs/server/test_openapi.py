@@ -154,7 +154,6 @@ def play(operation, mode, examples):
 
     @settings(
         max_examples=examples,
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -112,7 +112,7 @@ def is_close(text):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.one_of(json_texts, json_texts, broken, st.binary(max_size=9)), max_size=8))
 def test_session_answers_each_message_once_or_closes(frames):
     events = [

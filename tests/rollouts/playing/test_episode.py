@@ -109,7 +109,7 @@ def test_run_group_sync_returns_records():
     max_steps=st.integers(1, 6),
     examples=st.integers(0, 2),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_rollout_worker_each_step_is_one_turn_of_the_conversation(numbers, max_steps, examples):
     policy = ScriptedPolicy([{"number": n} for n in numbers], first_turn=examples)
     messages = [{"role": "assistant", "content": "…"}] * examples

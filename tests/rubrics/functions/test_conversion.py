@@ -865,7 +865,7 @@ MESSAGES = st.lists(
 
 
 @pytest.mark.parametrize("name", TREES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(messages=MESSAGES, columns=st.sampled_from([{}, {"ground_truth": "42"}, {"level": 3}]))
 def test_reward_function_rubric_there_and_back_a_rubric_scores_the_same(name, messages, columns):
     tree = TREES[name]
@@ -876,7 +876,7 @@ def test_reward_function_rubric_there_and_back_a_rubric_scores_the_same(name, me
     assert (back["error"] is None) == (row["error"] is None)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(messages=MESSAGES)
 @pytest.mark.parametrize("function", [answered, stepwise], ids=["answered", "stepwise"])
 def test_reward_function_rubric_back_and_there_a_function_scores_the_same(function, messages):

@@ -83,7 +83,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(VALUES)
 def test_decoder_returns_what_the_encoder_received(value):
     back = through(value)
@@ -91,7 +91,7 @@ def test_decoder_returns_what_the_encoder_received(value):
     assert repr(back) == repr(value) or isinstance(value, (set, frozenset, dict, list, tuple))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.text(st.characters(categories=("Cs",)), max_size=3), max_size=3))
 def test_decoder_keeps_lone_surrogates(texts):
     assert through(texts) == texts
@@ -147,7 +147,7 @@ NODES = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(NODES, JSON)
 def test_decoder_returns_a_value_or_raises_codec_error(nodes, reference):
     with contextlib.suppress(CodecError):
@@ -215,7 +215,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_containers_stay_the_same_on_both_sides(data):
     """Random changes on either side, each followed by a message, leave both with equal contents."""
