@@ -29,6 +29,11 @@ PACKAGES = (
     "guerdon.config",
     "guerdon.tracking",
     "guerdon.services",
+    "guerdon.integrations.gymnasium",
+    "guerdon.integrations.openrlhf",
+    "guerdon.integrations.pettingzoo",
+    "guerdon.integrations.trl",
+    "guerdon.integrations.verifiers",
     "guerdon.errors",
 )
 INTRODUCTION = """# API reference
