@@ -34,6 +34,7 @@ PACKAGES = (
     "guerdon.integrations.pettingzoo",
     "guerdon.integrations.trl",
     "guerdon.integrations.verifiers",
+    "guerdon.integrations.verl",
     "guerdon.errors",
 )
 INTRODUCTION = """# API reference

@@ -34,6 +34,11 @@ TRAINERS = {
         ("trainers/test_trl.py", "tests/integrations/test_trl.py"),
         "train-with-trl",
     ),
+    "verl": Trainer(
+        (homes.TORCH, "verl==0.9.1"),
+        ("trainers/test_verl.py", "tests/integrations/test_verl.py"),
+        "train-with-verl",
+    ),
     "verifiers": Trainer(
         ("verifiers==0.4.0", "openenv==0.10.0", "--override=trainers/overrides-verifiers.txt"),
         ("trainers/test_verifiers.py", "tests/integrations/test_verifiers.py"),

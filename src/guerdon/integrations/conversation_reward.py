@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from guerdon._validation import as_score
 from guerdon.errors import RewardFunctionError
 from guerdon.rubrics import Rubric, as_reward_function
+from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.function import RubricLike
 from guerdon.types.evaluate_result import EvaluateResult
 
-__all__ = ["ConversationReward", "score_of"]
+__all__ = ["ConversationReward", "OnInvalid", "or_nan", "score_of", "substitute"]
+
+OnInvalid: TypeAlias = Literal["raise"] | float
 
 logger = logging.getLogger(__name__)
 
@@ -91,3 +95,28 @@ def score_of(result: EvaluateResult) -> float:
     if not result.is_score_valid or result.score is None:
         raise RewardFunctionError(f"the reward failed: {result.error or result.reason}")
     return result.score
+
+
+def substitute(error: Exception, on_invalid: OnInvalid, framework: str) -> float:
+    """Log an error, and return the number that replaces the reward, or raise the error again.
+
+    Example:
+        >>> from guerdon.integrations.conversation_reward import substitute
+        >>> substitute(ValueError("no answer"), -1, "verl")
+        -1.0
+    """
+    logger.error("%s", describe_failure(error, f"a reward for {framework} failed"))
+    if on_invalid == "raise":
+        raise error
+    return float(on_invalid)
+
+
+def or_nan(components: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the components with NaN for those that were not reached.
+
+    Example:
+        >>> from guerdon.integrations.conversation_reward import or_nan
+        >>> or_nan({"correct": None})
+        {'correct': nan}
+    """
+    return {name: math.nan if value is None else value for name, value in components.items()}

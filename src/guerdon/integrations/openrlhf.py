@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from guerdon._background import run
 from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError
-from guerdon.integrations.conversation_reward import ConversationReward, score_of
+from guerdon.integrations.conversation_reward import (
+    ConversationReward,
+    OnInvalid,
+    or_nan,
+    score_of,
+    substitute,
+)
 from guerdon.integrations.framework import import_framework
 from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, ToText
-from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.function import RubricLike
 
 __all__ = ["agent", "reward_func"]
-
-OnInvalid: TypeAlias = Literal["raise"] | float
-
-logger = logging.getLogger(__name__)
 
 OBSERVATION = "{observation}"
 
@@ -85,8 +84,8 @@ def reward_func(
             components = scoring.components(result)
             score, failed = score_of(result), 0.0
         except Exception as error:
-            score, failed = _substitute(error, on_invalid), 1.0
-        logs = _floats(components) | {"reward_failed": failed}
+            score, failed = substitute(error, on_invalid, "OpenRLHF"), 1.0
+        logs = or_nan(components) | {"reward_failed": failed}
         return {"rewards": score, "scores": score, "extra_logs": logs}
 
     return function
@@ -99,21 +98,6 @@ def _response(query: str, prompt: str, end_tokens: Sequence[str]) -> str:
     while end := next(filter(text.rstrip().endswith, end_tokens), ""):
         text = text.rstrip().removesuffix(end)
     return text
-
-
-def _substitute(error: Exception, on_invalid: OnInvalid) -> float:
-    """Return the number that replaces the reward; the error is logged, or raised again.
-
-    OpenRLHF itself logs what a reward function raises as an information only.
-    """
-    logger.error("%s", describe_failure(error, "a reward for OpenRLHF failed"))
-    if on_invalid == "raise":
-        raise error
-    return float(on_invalid)
-
-
-def _floats(components: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: math.nan if value is None else value for name, value in components.items()}
 
 
 # Environments ------------------------------------------------------------------------------------
@@ -186,7 +170,7 @@ def agent(
                 reward = self.episode.rewards[-1]
                 feedback = "" if self.episode.done else turn.replace(OBSERVATION, text)
             except Exception as error:
-                _substitute(error, on_invalid)
+                substitute(error, on_invalid, "OpenRLHF")
                 self.failure = error  # `execute` replaces the sum
             done = self.episode.done or self.failure is not None
             # A number of numpy has `item`, as a tensor has.
@@ -204,6 +188,6 @@ def agent(
             if failed:
                 played["reward"] = played["scores"] = float(on_invalid)
             logs = {"turns": float(len(episode.rewards)), "reward_failed": float(failed)}
-            return {**played, "extra_logs": _floats(episode.component_sums()) | logs}
+            return {**played, "extra_logs": or_nan(episode.component_sums()) | logs}
 
     return AgentExecutor

@@ -1,0 +1,174 @@
+"""`guerdon.integrations.verl` with verl's loader, reward managers, registry and batches."""
+
+import asyncio
+import math
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+from verl.trainer.ppo import core_algos
+from verl.trainer.ppo.reward import get_custom_reward_fn
+from verl.workers.reward_manager import get_reward_manager_cls
+
+from guerdon.credit import StepBatch, gigpo
+from guerdon.errors import RewardFunctionError
+from guerdon.integrations.verl import register, step_advantages
+
+REWARD = """
+from guerdon.integrations import verl
+from trainers.locks import AsyncJudge, Judge, tree
+
+compute_score = verl.compute_score(tree({judge}), on_invalid={on_invalid})
+"""
+ANSWERS = ["A: 42", "A: 41", "down"]
+TOKENIZER = SimpleNamespace(
+    decode=lambda tokens, skip_special_tokens: "".join(map(chr, tokens.tolist()))
+)
+
+
+def loaded(folder, judge="Judge", on_invalid='"raise"'):
+    """The function of a file, as verl loads it."""
+    path = folder / "reward.py"
+    path.write_text(REWARD.format(judge=judge, on_invalid=on_invalid))
+    setting = {"path": str(path), "name": "compute_score", "reward_kwargs": {}}
+    return get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": setting}}))
+
+
+def answered(answers):
+    """A batch of responses, padded at their right."""
+    width = max(map(len, answers))
+    tokens = torch.zeros(len(answers), width, dtype=torch.int64)
+    for row, answer in enumerate(answers):
+        tokens[row, : len(answer)] = torch.tensor([ord(letter) for letter in answer])
+    prompts = torch.full((len(answers), 1), ord("?"))
+    mask = torch.cat([torch.ones_like(prompts), (tokens > 0).long()], dim=1)
+    columns = {
+        "data_source": np.array(["sums"] * len(answers), dtype=object),
+        "reward_model": np.array([{"ground_truth": "42"} for _ in answers], dtype=object),
+        "extra_info": np.array([{"index": row} for row in range(len(answers))], dtype=object),
+    }
+    tensors = {"prompts": prompts, "responses": tokens, "attention_mask": mask}
+    return DataProto.from_dict(tensors=tensors, non_tensors=columns)
+
+
+@pytest.mark.parametrize("judge", ["Judge", "AsyncJudge"])
+def test_compute_score_scores_rows_in_the_reward_loop(judge, tmp_path):
+    function = loaded(tmp_path, judge, "-1.0")
+
+    async def scored():
+        manager = NaiveRewardManager(OmegaConf.create({}), TOKENIZER, function)
+        batch = answered(ANSWERS)
+        return [await manager.run_single(batch[[row]]) for row in range(len(batch))]
+
+    rows = asyncio.run(scored())
+    assert [row["reward_score"] for row in rows] == [1.0, 0.0, -1.0]
+    assert [row["reward_extra_info"]["reward_failed"] for row in rows] == [0.0, 0.0, 1.0]
+    assert len({tuple(row["reward_extra_info"]) for row in rows}) == 1
+    assert math.isnan(rows[2]["reward_extra_info"]["rubric_1"])
+
+
+@pytest.mark.parametrize("judge", ["Judge", "AsyncJudge"])
+def test_compute_score_fails_the_row_of_the_reward_loop_if_the_reward_fails(judge, tmp_path):
+    function = loaded(tmp_path, judge)
+
+    async def scored():
+        manager = NaiveRewardManager(OmegaConf.create({}), TOKENIZER, function)
+        return await manager.run_single(answered(["down"]))
+
+    with pytest.raises(RewardFunctionError, match="the judge is down"):
+        asyncio.run(scored())
+
+
+def test_compute_score_scores_a_batch_of_the_legacy_manager_also_with_its_timeout(tmp_path):
+    manager = get_reward_manager_cls("naive")
+    legacy = manager(TOKENIZER, 0, loaded(tmp_path), compute_score_timeout=60)
+    found = legacy(answered(ANSWERS[:2]), return_dict=True)
+    assert found["reward_tensor"].sum(-1).tolist() == [1.0, 0.0]
+    assert found["reward_extra_info"]["rubric_1"] == [1.0, 0.0]
+    with pytest.raises(RewardFunctionError, match="the judge is down"):
+        legacy(answered(ANSWERS))
+
+
+# Advantages
+
+
+def batch_of(groups, size, width=6, seed=0):
+    """Rewards at the last tokens, masks with gaps, and the groups of rows in a random order."""
+    numbers = np.random.default_rng(seed)
+    index = numbers.permutation([f"prompt {group}" for group in range(groups)] * size)
+    rewards = torch.zeros(len(index), width)
+    rewards[:, -1] = torch.tensor(numbers.normal(2, 3, len(index)), dtype=torch.float32)
+    mask = torch.tensor(numbers.random((len(index), width)) < 0.7).long()
+    return rewards, mask, index.astype(object)
+
+
+THEIRS = {
+    "guerdon_grpo": core_algos.compute_grpo_outcome_advantage,
+    "guerdon_dr_grpo": lambda **row: core_algos.compute_grpo_outcome_advantage(
+        norm_adv_by_std_in_grpo=False, **row
+    ),
+    "guerdon_rloo": core_algos.compute_rloo_outcome_advantage,
+}
+
+
+def computed(name, rewards, mask, index):
+    register()
+    arguments = {"token_level_rewards": rewards, "response_mask": mask, "index": index}
+    return core_algos.get_adv_estimator_fn(name)(config=None, **arguments), arguments
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_register_estimators_agree_with_those_of_verl(name, figure):
+    (advantages, returns), arguments = computed(name, *batch_of(64, 8))
+    theirs, _ = THEIRS[name](**arguments)
+    assert advantages.dtype == theirs.dtype
+    difference = float((advantages - theirs).abs().max())
+    figure(f"verl, {name}: 512 rows, largest difference to verl's own {difference:.1e}")
+    assert difference < 2e-6
+    assert torch.equal(advantages, returns)
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_register_estimators_leave_out_rows_with_a_reward_that_is_nan(name):
+    rewards, mask, index = batch_of(8, 8)
+    failed = np.arange(len(index)) % 5 == 0
+    with_nan = rewards.clone()
+    with_nan[failed, -1] = math.nan
+    (advantages, _), _ = computed(name, with_nan, mask, index)
+    (others, _), _ = computed(name, rewards[~failed], mask[~failed], index[~failed])
+    assert torch.equal(advantages[~failed], others)
+    assert not advantages[failed].any()
+
+
+def test_register_works_while_verl_is_imported(tmp_path):
+    (tmp_path / "extension.py").write_text("from guerdon.integrations import verl; verl.register()")
+    code = "from verl.trainer.ppo import core_algos as a; a.get_adv_estimator_fn('guerdon_rloo')"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = os.environ | {"VERL_USE_EXTERNAL_MODULES": "extension", "PYTHONPATH": path}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+def test_step_advantages_of_a_data_proto_are_those_of_gigpo():
+    rewards, mask, index = batch_of(4, 12)
+    order = np.argsort(index, kind="stable")  # of each prompt, 4 trajectories of 3 steps
+    columns = {
+        "uid": index[order],
+        "trajectory": np.repeat(np.arange(16), 3).astype(object),
+        "step": np.tile(np.arange(3), 16).astype(object),
+        "state": np.array(["start", "left", "right"] * 16, dtype=object),
+    }
+    tensors = {"token_level_rewards": rewards, "response_mask": mask}
+    found = step_advantages(DataProto.from_dict(tensors=tensors, non_tensors=columns))
+    batch = StepBatch.from_arrays(
+        rewards.sum(-1).numpy(), trajectory=columns["trajectory"], step=columns["step"],
+        group=columns["uid"], state=columns["state"],
+    )  # fmt: skip
+    expected = gigpo(batch).advantage[:, None] * mask.numpy()
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
