@@ -53,8 +53,15 @@ def main() -> int:
     parser.add_argument("--only", choices=sorted(TRAINERS), help="run this trainer alone")
     only = parser.parse_args().only
     results = {name: _run(name, TRAINERS[name]) for name in TRAINERS if only in (None, name)}
+    if only is None:
+        table = [sys.executable, "-m", "trainers.every_trainer"]
+        results["every trainer"] = _result(subprocess.run(table, cwd=ROOT, check=False).returncode)
     print("\n".join(f"{name}: {result}" for name, result in results.items()))
     return int("failed" in results.values())
+
+
+def _result(*exit_codes: int) -> str:
+    return "failed" if any(exit_codes) else "passed"
 
 
 def _run(name: str, trainer: Trainer) -> str:
@@ -65,8 +72,7 @@ def _run(name: str, trainer: Trainer) -> str:
         return f"skipped: {missing}"
     print(f"{name}: installed in {perf_counter() - start:.0f} s", flush=True)
     page = ["tests/docs/test_code_blocks.py", "--docs", "-k", f"code_blocks_run and {trainer.page}"]
-    failed = [_pytest(python, *trainer.tests), _pytest(python, *page)]
-    return "failed" if any(failed) else "passed"
+    return _result(_pytest(python, *trainer.tests), _pytest(python, *page))
 
 
 def _pytest(python: Path, *arguments: str) -> int:

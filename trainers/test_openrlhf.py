@@ -11,7 +11,9 @@ from transformers import PreTrainedTokenizerFast
 
 from guerdon.errors import EnvError
 from guerdon.integrations.openrlhf import agent
+from trainers.agreement import ROLLOUTS, agreement
 from trainers.locks import Lock
+from trainers.rollouts import texts
 
 END = "<|im_end|>"
 PROMPT = f"<|im_start|>user\n6 × 7?{END}\n<|im_start|>assistant\n"
@@ -86,6 +88,27 @@ def test_reward_func_gives_the_single_turn_executor_the_number_of_on_invalid(tmp
     assert (output["reward"], output["scores"]) == (-1.0, -1.0)
     assert output["extra_logs"]["reward_failed"] == 1.0
     assert math.isnan(output["extra_logs"]["rubric_1"])
+
+
+def test_reward_func_gives_the_single_turn_executor_the_scores_of_the_reward(
+    tmp_path, tokenizer, figure
+):
+    path = tmp_path / "reward.py"
+    path.write_text(
+        "from guerdon.integrations import openrlhf\n"
+        "from trainers.rollouts import make_reward\n"
+        "reward_func = openrlhf.reward_func(make_reward())\n"
+    )
+    executor = SingleTurnAgentExecutor(str(path))
+    arrived = []
+    for row in ROLLOUTS:
+        prompt, text = texts(row)
+        output = executed(executor, tokenizer, [text], prompt=prompt, label=row["ground_truth"])
+        arrived.append(output["reward"])
+    found = agreement("OpenRLHF, `SingleTurnAgentExecutor`", arrived)
+    figure(" | ".join(found.cells()))
+    assert (found.numbers, found.failures) == (0, "None")
+    assert max(found.score, found.advantage) <= 1e-9
 
 
 # The executor of several turns

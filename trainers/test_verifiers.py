@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 import uvicorn
 import verifiers.v1 as vf
+from verifiers.v1.trace import AgentInfo, MessageNode, TraceTask
 from verifiers.v1.utils.loaders import env_config_type, load_environment
 
 from guerdon import create_app
-from guerdon.integrations.verifiers import step_advantages
+from guerdon.integrations.verifiers import reward, step_advantages
+from trainers.agreement import ROLLOUTS, agreement
 from trainers.locks import Lock
+from trainers.rollouts import make_reward, texts
 
 PROBLEMS = """
 import verifiers.v1 as vf
@@ -143,6 +146,45 @@ def test_reward_scores_traces_and_fails_those_whose_reward_fails(episodes):
     assert failed.rewards == {"solved": None, "asked": None}
     assert "the judge is down" in failed.last_error.message
     assert json.loads(json.dumps(failed.to_record()))["metrics"]["solved/rubric_1"] is None
+
+
+class Sum(vf.TaskData):
+    """The data of a rollout."""
+
+    answer: str
+
+
+class SumTask(vf.Task[Sum]):
+    """Scores a rollout."""
+
+    solved = reward(make_reward(), name="solved")
+
+
+def test_reward_gives_traces_the_scores_of_the_reward(figure):
+    async def score(row):
+        prompt, text = texts(row)
+        task = SumTask(Sum(prompt=prompt, answer=row["ground_truth"]))
+        trace = vf.Trace(
+            task=TraceTask(type="SumTask", data=task.data), agent=AgentInfo(config=vf.AgentConfig())
+        )
+        trace.nodes = [
+            MessageNode(message=vf.UserMessage(content=prompt)),
+            MessageNode(message=vf.AssistantMessage(content=text), parent=0, sampled=True),
+        ]
+        try:
+            await task.score(trace)
+        except vf.TaskError as error:
+            assert trace.rewards == {"solved": None}
+            return error
+        return trace.reward
+
+    async def score_all():
+        return await asyncio.gather(*map(score, ROLLOUTS))
+
+    found = agreement("verifiers, `Task.score`", asyncio.run(score_all()))
+    figure(" | ".join(found.cells()))
+    assert (found.numbers, found.failures) == (0, "`TaskError`")
+    assert max(found.score, found.advantage) <= 1e-9
 
 
 def test_environment_plays_and_step_advantages_reach_the_branches(episodes):

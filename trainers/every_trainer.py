@@ -1,0 +1,269 @@
+"""One reward, every trainer: the same rollouts scored through each adapter, without its trainer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import operator
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from gymnasium import spaces
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from guerdon import Action, Environment, Observation, Rubric, State
+from guerdon.cli import app
+from guerdon.integrations import openrlhf, trl, verifiers
+from guerdon.integrations.gymnasium import GymnasiumEnv, GymnasiumVectorEnv
+from guerdon.integrations.pettingzoo import PettingZooAECEnv
+from trainers import rollouts as given
+from trainers.agreement import (
+    HEADER,
+    ROLLOUTS,
+    Agreement,
+    Arrival,
+    agreement,
+    attempt,
+    direct,
+    table,
+)
+from trainers.rollouts import make_reward, texts
+
+# Each way to a score ------------------------------------------------------------------------------
+
+
+def trl_columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return what TRL passes to a reward function."""
+    prompts, completions = zip(*map(texts, rows), strict=True)
+    truths = [row["ground_truth"] for row in rows]
+    return {"prompts": [*prompts], "completions": [*completions], "ground_truth": truths}
+
+
+def _trl(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    rewards: list[Arrival] = trl.reward_func(make_reward(), name="sum")(**trl_columns(rows))
+    return rewards
+
+
+def _trl_columns(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    funcs, weights = trl.reward_funcs(make_reward())
+    columns = trl_columns(rows)  # the same lists for each function, as in TRL
+    found = zip(*[func(**columns) for func in funcs], strict=True)
+    return [None if None in row else math.fsum(map(operator.mul, row, weights)) for row in found]
+
+
+def _openrlhf(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    function = openrlhf.reward_func(make_reward())
+
+    def score(row: dict[str, Any]) -> float:
+        prompt, completion = texts(row)
+        query = f"{prompt}{completion}<|im_end|>"
+        return float(function([query], [prompt], [row["ground_truth"]])["rewards"])
+
+    return [attempt(score, row) for row in rows]
+
+
+class Message(BaseModel):
+    """A message with the fields of verifiers' messages that the adapter reads."""
+
+    role: str
+    content: str
+
+
+def trace_of(row: dict[str, Any]) -> SimpleNamespace:
+    """Return a rollout with the fields of verifiers' `Trace` that the adapter uses."""
+    nodes = [
+        SimpleNamespace(message=Message(**each), sampled=each["role"] == "assistant")
+        for each in row["messages"]
+    ]
+    branches = [SimpleNamespace(nodes=nodes)]
+    return SimpleNamespace(nodes=nodes, branches=branches, rewards={}, metrics={}, info={})
+
+
+def _verifiers(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    class Data(BaseModel):
+        answer: str
+
+    marks = SimpleNamespace(reward=lambda weight: lambda function: function)
+    with patch.object(verifiers, "import_framework", return_value=marks):
+        score = verifiers.reward(make_reward())
+
+    async def score_all() -> Any:
+        calls = (score(task=Data(answer=row["ground_truth"]), trace=trace_of(row)) for row in rows)
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    arrived: list[Arrival] = asyncio.run(score_all())
+    return arrived
+
+
+class Answer(Action):
+    """A completion."""
+
+    content: str
+
+
+class Question(Observation):
+    """A prompt."""
+
+    text: str
+
+
+class Questions(Environment[Answer, Question, State]):
+    """Each episode is a rollout: the prompt, then the completion."""
+
+    state = State()
+
+    def __init__(self) -> None:
+        super().__init__(rubric=make_reward())
+
+    def reset(self, seed: int | None = None, **kwargs: Any) -> Question:
+        """Ask the question of the rollout of this number."""
+        self._reset_rubric()
+        self.row = ROLLOUTS[seed or 0]
+        return Question(text=texts(self.row)[0])
+
+    def step(self, action: Answer, timeout_s: float | None = None, **kwargs: Any) -> Question:
+        """Score the completion."""
+        observation = Question(text="", done=True)
+        observation.metadata["ground_truth"] = self.row["ground_truth"]
+        return self.score(action, observation)
+
+
+class OfPlayer(Rubric):
+    """The reward of the only agent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.player = make_reward()
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Score the completion."""
+        return float(self.player(action, observation))
+
+
+class AgentQuestions(Questions):
+    """The same, with a reward for each of its agents, of which it has one."""
+
+    agents = ("player",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rubric = OfPlayer()
+
+    def reset(self, seed: int | None = None, **kwargs: Any) -> Question:
+        """Ask the question of the rollout of this number."""
+        observation = super().reset(seed)
+        observation.metadata["agent"] = "player"
+        return observation
+
+
+SPACES = {
+    "action_space": spaces.Text(1_000), "to_action": lambda text, *agent: {"content": text},
+    "observation_space": spaces.Text(1_000, min_length=0),
+    "to_observation": lambda seen, *agent: seen.text,
+}  # fmt: skip
+
+
+def _gymnasium(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    env = GymnasiumEnv(Questions, **SPACES)
+
+    def play(number: int) -> float:
+        env.reset(seed=number)
+        return env.step(texts(rows[number])[1])[1]
+
+    return [attempt(play, number) for number in range(len(rows))]
+
+
+def _gymnasium_vector(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    envs = GymnasiumVectorEnv(Questions, given.SIZE, on_invalid=math.nan, **SPACES)
+    arrived: list[Arrival] = []
+    for start in range(0, len(rows), given.SIZE):
+        envs.reset(seed=start)
+        batch = rows[start : start + given.SIZE]
+        _, rewards, _, truncated, _ = envs.step([texts(row)[1] for row in batch])
+        if not np.array_equal(np.isnan(rewards), truncated):
+            raise AssertionError("a failed reward truncates its episode, and nothing else does")
+        arrived += rewards.tolist()
+    envs.close()
+    return arrived
+
+
+def _pettingzoo(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    env = PettingZooAECEnv(AgentQuestions, **SPACES)
+
+    def play(number: int) -> float:
+        env.reset(seed=number)
+        env.step(texts(rows[number])[1])
+        return env.rewards["player"]
+
+    return [attempt(play, number) for number in range(len(rows))]
+
+
+WAYS: dict[str, Callable[[Sequence[dict[str, Any]]], list[Arrival]]] = {
+    "TRL, `reward_func`": _trl,
+    "TRL, `reward_funcs`": _trl_columns,
+    "OpenRLHF, `reward_func`": _openrlhf,
+    "verifiers, `reward`": _verifiers,
+    "Gymnasium, `GymnasiumEnv`": _gymnasium,
+    "Gymnasium, `GymnasiumVectorEnv(on_invalid=math.nan)`": _gymnasium_vector,
+    "PettingZoo, `PettingZooAECEnv`": _pettingzoo,
+}
+
+
+def scored_by_command() -> tuple[list[float | None], list[float | None]]:
+    """Return the scores and the advantages of ``guerdon score --credit grpo``."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, out = Path(folder) / "rollouts.jsonl", Path(folder) / "scored.jsonl"
+        source.write_text("".join(json.dumps(row) + "\n" for row in ROLLOUTS))
+        spec = f"{Path(given.__file__).resolve()}:reward"
+        command = ["score", str(source), "--reward", spec, "--credit", "grpo", "--out", str(out)]
+        done = CliRunner().invoke(app, command)
+        if done.exit_code != 1:  # 1: some rows failed
+            raise RuntimeError(done.output) from done.exception
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+    return [row["score"] for row in rows], [row["steps"][0]["advantage"] for row in rows]
+
+
+# The table ---------------------------------------------------------------------------------------
+
+
+@cache
+def agreements() -> list[Agreement]:
+    """Return the agreement of the command and of each adapter."""
+    scores, credited = scored_by_command()
+    found = [agreement("`guerdon score --credit grpo`", scores, credited)]
+    return found + [agreement(way, score(ROLLOUTS)) for way, score in WAYS.items()]
+
+
+def milliseconds(score: Callable[..., Any]) -> float:
+    """Return how long the first 160 rollouts take, the shortest of five times."""
+    times = []
+    for _ in range(5):
+        start = perf_counter()
+        score(ROLLOUTS[:160])
+        times.append(perf_counter() - start)
+    return 1_000 * min(times)
+
+
+def report() -> str:
+    """Return the table of agreements, with what each adapter adds to the reward's time."""
+    added = {way: milliseconds(score) - milliseconds(direct) for way, score in WAYS.items()}
+    rows = [
+        [*each.cells(), f"{added[each.way]:.1f}" if each.way in added else "–"]
+        for each in agreements()
+    ]
+    return table([*HEADER, "ms added per 160 completions"], *rows)
+
+
+if __name__ == "__main__":
+    logging.disable()  # the failures are in the table
+    print(report())

@@ -1,0 +1,99 @@
+"""The tables of docs/which-trainer.md: ``python -m trainers.matrix`` writes them into the page."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import NamedTuple
+
+from trainers.agreement import HEADER, table
+from trainers.every_trainer import agreements
+
+PAGE = Path(__file__).parents[1] / "docs" / "which-trainer.md"
+MARKERS = "<!-- {} of {}: python -m trainers.matrix -->"
+
+
+class Takes(NamedTuple):
+    """What a trainer takes; names in backticks before a colon are of `module`."""
+
+    page: str
+    module: str
+    rewards: str
+    components: str
+    step_credit: str
+    failures: str
+    environments: str
+
+
+MATRIX = {
+    "TRL": Takes(
+        "train-with-trl.md",
+        "trl",
+        "`reward_func`, `reward_funcs`",
+        "the completions table and the metrics of a step",
+        "`StepCreditGRPOTrainer`, `StepCredit`",
+        "None: no advantage, and no part in the statistics of the group",
+        "TRL's own",
+    ),
+    "OpenRLHF": Takes(
+        "train-with-openrlhf.md",
+        "openrlhf",
+        "`reward_func`",
+        "`extra_logs`",
+        "no place for it",
+        "an exception, which stops it, or the number of `on_invalid`",
+        "`agent`",
+    ),
+    "verifiers": Takes(
+        "train-with-verifiers.md",
+        "verifiers",
+        "`reward`",
+        "`trace.metrics`",
+        "`step_advantages`",
+        "an exception: `trace.ok` is False",
+        "`environment`, `taskset`",
+    ),
+    "Gymnasium, RLlib": Takes(
+        "train-with-gymnasium.md",
+        "gymnasium",
+        "that of the environment",
+        '`info["reward_components"]`',
+        "the trainer's own",
+        "an exception, or the number of `on_invalid` and a truncated episode",
+        "`GymnasiumEnv`, `GymnasiumVectorEnv`",
+    ),
+    "PettingZoo": Takes(
+        "train-with-gymnasium.md",
+        "pettingzoo",
+        "those of each agent in the environment",
+        '`infos[agent]["reward_components"]`',
+        "the trainer's own",
+        "an exception, or the number of `on_invalid` and a truncated episode for all agents",
+        "`PettingZooAECEnv`, `PettingZooParallelEnv`",
+    ),
+}
+
+
+def tables() -> dict[str, str]:
+    """Return the tables of the page by name."""
+    header = ["", "rewards", "components", "step credit", "a failed reward is", "environments"]
+    matrix = [[f"[{name}]({takes.page})", *takes[2:]] for name, takes in MATRIX.items()]
+    return {
+        "matrix": table(header, *matrix),
+        "agreement": table(HEADER, *(each.cells() for each in agreements())),
+    }
+
+
+def with_tables(page: str) -> str:
+    """Return the text of the page with its tables between their markers."""
+    for name, text in tables().items():
+        start, end = (MARKERS.format(which, name) for which in ("start", "end"))
+        before, rest = page.split(f"{start}\n", 1)
+        after = rest.split(end, 1)[1]
+        page = f"{before}{start}\n{text}\n{end}{after}"
+    return page
+
+
+if __name__ == "__main__":
+    logging.disable()  # the failures are in the table
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
