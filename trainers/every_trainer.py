@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from guerdon import Action, Environment, Observation, Rubric, State
 from guerdon.cli import app
-from guerdon.integrations import openrlhf, trl, verifiers
+from guerdon.integrations import openrlhf, trl, verifiers, verl
 from guerdon.integrations.gymnasium import GymnasiumEnv, GymnasiumVectorEnv
 from guerdon.integrations.pettingzoo import PettingZooAECEnv
 from trainers import rollouts as given
@@ -68,6 +68,16 @@ def _openrlhf(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
         prompt, completion = texts(row)
         query = f"{prompt}{completion}<|im_end|>"
         return float(function([query], [prompt], [row["ground_truth"]])["rewards"])
+
+    return [attempt(score, row) for row in rows]
+
+
+def _verl(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    function = verl.compute_score(make_reward())
+
+    def score(row: dict[str, Any]) -> float:
+        completion = texts(row)[1]
+        return float(function("sums", completion, row["ground_truth"], {})["score"])
 
     return [attempt(score, row) for row in rows]
 
@@ -213,6 +223,7 @@ WAYS: dict[str, Callable[[Sequence[dict[str, Any]]], list[Arrival]]] = {
     "TRL, `reward_funcs`": _trl_columns,
     "OpenRLHF, `reward_func`": _openrlhf,
     "verifiers, `reward`": _verifiers,
+    "verl, `compute_score`": _verl,
     "Gymnasium, `GymnasiumEnv`": _gymnasium,
     "Gymnasium, `GymnasiumVectorEnv(on_invalid=math.nan)`": _gymnasium_vector,
     "PettingZoo, `PettingZooAECEnv`": _pettingzoo,

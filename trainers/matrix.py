@@ -53,6 +53,15 @@ MATRIX = {
         "an exception: `trace.ok` is False",
         "`environment`, `taskset`",
     ),
+    "verl": Takes(
+        "train-with-verl.md",
+        "verl",
+        "`compute_score`",
+        "the keys of the result",
+        "`step_advantages`, and `register` for estimators without steps",
+        "an exception, with which verl leaves out the rollout, or the number of `on_invalid`",
+        "–",
+    ),
     "Gymnasium, RLlib": Takes(
         "train-with-gymnasium.md",
         "gymnasium",
