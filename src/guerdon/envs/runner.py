@@ -550,7 +550,7 @@ class EnvThreads:
             has_thread = self._start_thread(call)
         else:
             self._recruit()
-            has_thread = self.threads > self.stuck
+            has_thread = self.threads > len(self._hanging)
             if has_thread:
                 self._queue.put(call)
         if not has_thread:
@@ -597,7 +597,7 @@ class EnvThreads:
         Raises:
             EnvTimeoutError: They do.
         """
-        if self.stuck > self.max_stuck:
+        if len(self._hanging) > self.max_stuck:
             first = next(iter(self._hanging))
             raise EnvTimeoutError(
                 f"{self.stuck} environments hang in their own code, more than {self.max_stuck}, "
@@ -633,7 +633,7 @@ class EnvThreads:
 
     def _recruit(self) -> None:
         """Start the threads that are missing."""
-        while self.threads < min(self._outstanding, self.size + self.stuck):
+        while self.threads < min(self._outstanding, self.size + len(self._hanging)):
             if not self._start_thread():
                 return
             self.threads += 1

@@ -439,7 +439,7 @@ class Recorder(Frame):
         _current.reset(self._token)
         if self._parent is not None:
             self._parent.frames.extend(self.frames)
-        called = self._called_members()
+        called = self._called_members() if self.frames else []
         if called and self.root._find_traits().has_trajectory:
             _log(self, self.step or Step(self.root, None, called[-1].observation))
 
