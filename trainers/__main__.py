@@ -52,8 +52,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m trainers")
     parser.add_argument("--only", choices=sorted(TRAINERS), help="run this trainer alone")
     only = parser.parse_args().only
+    homes.AGREEMENTS.unlink(missing_ok=True)
     results = {name: _run(name, TRAINERS[name]) for name in TRAINERS if only in (None, name)}
     if only is None:
+        print("One reward, every trainer", flush=True)
         table = [sys.executable, "-m", "trainers.every_trainer"]
         results["every trainer"] = _result(subprocess.run(table, cwd=ROOT, check=False).returncode)
     print("\n".join(f"{name}: {result}" for name, result in results.items()))

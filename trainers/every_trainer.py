@@ -26,6 +26,7 @@ from guerdon.cli import app
 from guerdon.integrations import openrlhf, trl, verifiers, verl
 from guerdon.integrations.gymnasium import GymnasiumEnv, GymnasiumVectorEnv
 from guerdon.integrations.pettingzoo import PettingZooAECEnv
+from trainers import homes
 from trainers import rollouts as given
 from trainers.agreement import (
     HEADER,
@@ -278,3 +279,5 @@ def report() -> str:
 if __name__ == "__main__":
     logging.disable()  # the failures are in the table
     print(report())
+    if homes.AGREEMENTS.exists():
+        print(homes.AGREEMENTS.read_text(), end="")

@@ -11,6 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HOMES = ROOT / ".trainers"
 
+# Lines of the table "one reward, every trainer", which the tests of the trainers write.
+AGREEMENTS = HOMES / "agreements.md"
+
 # PyTorch for the CPU: PyPI has none for x86-64, but pip's configured links may.
 TORCH = "torch==2.13.0"
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from guerdon.errors import EnvError
 from guerdon.integrations.openrlhf import agent
-from trainers.agreement import ROLLOUTS, agreement
+from trainers.agreement import ROLLOUTS
 from trainers.locks import Lock
 from trainers.rollouts import texts
 
@@ -91,7 +91,7 @@ def test_reward_func_gives_the_single_turn_executor_the_number_of_on_invalid(tmp
 
 
 def test_reward_func_gives_the_single_turn_executor_the_scores_of_the_reward(
-    tmp_path, tokenizer, figure
+    tmp_path, tokenizer, agrees
 ):
     path = tmp_path / "reward.py"
     path.write_text(
@@ -105,10 +105,7 @@ def test_reward_func_gives_the_single_turn_executor_the_scores_of_the_reward(
         prompt, text = texts(row)
         output = executed(executor, tokenizer, [text], prompt=prompt, label=row["ground_truth"])
         arrived.append(output["reward"])
-    found = agreement("OpenRLHF, `SingleTurnAgentExecutor`", arrived)
-    figure(" | ".join(found.cells()))
-    assert (found.numbers, found.failures) == (0, "None")
-    assert max(found.score, found.advantage) <= 1e-9
+    agrees("OpenRLHF, `SingleTurnAgentExecutor`", arrived, failures="None")
 
 
 # The executor of several turns

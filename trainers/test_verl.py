@@ -20,12 +20,15 @@ from verl.workers.reward_manager import get_reward_manager_cls
 from guerdon.credit import StepBatch, gigpo
 from guerdon.errors import RewardFunctionError
 from guerdon.integrations.verl import register, step_advantages
+from trainers.agreement import ROLLOUTS
+from trainers.rollouts import texts
 
 REWARD = """
 from guerdon.integrations import verl
 from trainers.locks import AsyncJudge, Judge, tree
+from trainers.rollouts import make_reward
 
-compute_score = verl.compute_score(tree({judge}), on_invalid={on_invalid})
+compute_score = verl.compute_score({tree}, on_invalid={on_invalid})
 """
 ANSWERS = ["A: 42", "A: 41", "down"]
 TOKENIZER = SimpleNamespace(
@@ -33,16 +36,17 @@ TOKENIZER = SimpleNamespace(
 )
 
 
-def loaded(folder, judge="Judge", on_invalid='"raise"'):
+def loaded(folder, judge="Judge", on_invalid='"raise"', tree=None):
     """The function of a file, as verl loads it."""
     path = folder / "reward.py"
-    path.write_text(REWARD.format(judge=judge, on_invalid=on_invalid))
+    path.write_text(REWARD.format(tree=tree or f"tree({judge})", on_invalid=on_invalid))
     setting = {"path": str(path), "name": "compute_score", "reward_kwargs": {}}
     return get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": setting}}))
 
 
-def answered(answers):
+def answered(answers, truths=None):
     """A batch of responses, padded at their right."""
+    truths = truths or ["42"] * len(answers)
     width = max(map(len, answers))
     tokens = torch.zeros(len(answers), width, dtype=torch.int64)
     for row, answer in enumerate(answers):
@@ -51,7 +55,7 @@ def answered(answers):
     mask = torch.cat([torch.ones_like(prompts), (tokens > 0).long()], dim=1)
     columns = {
         "data_source": np.array(["sums"] * len(answers), dtype=object),
-        "reward_model": np.array([{"ground_truth": "42"} for _ in answers], dtype=object),
+        "reward_model": np.array([{"ground_truth": each} for each in truths], dtype=object),
         "extra_info": np.array([{"index": row} for row in range(len(answers))], dtype=object),
     }
     tensors = {"prompts": prompts, "responses": tokens, "attention_mask": mask}
@@ -84,6 +88,21 @@ def test_compute_score_fails_the_row_of_the_reward_loop_if_the_reward_fails(judg
 
     with pytest.raises(RewardFunctionError, match="the judge is down"):
         asyncio.run(scored())
+
+
+def test_compute_score_gives_the_reward_loop_the_scores_of_the_reward(tmp_path, agrees):
+    function = loaded(tmp_path, tree="make_reward()")
+    truths = [row["ground_truth"] for row in ROLLOUTS]
+    batch = answered([texts(row)[1] for row in ROLLOUTS], truths)
+
+    async def score_all():
+        manager = NaiveRewardManager(OmegaConf.create({}), TOKENIZER, function)
+        calls = (manager.run_single(batch[[row]]) for row in range(len(batch)))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    rows = asyncio.run(score_all())
+    arrived = [row["reward_score"] if isinstance(row, dict) else row for row in rows]
+    agrees("verl, `NaiveRewardManager`", arrived, failures="`RewardFunctionError`")
 
 
 def test_compute_score_scores_a_batch_of_the_legacy_manager_also_with_its_timeout(tmp_path):
