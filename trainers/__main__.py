@@ -35,7 +35,7 @@ TRAINERS = {
         "train-with-trl",
     ),
     "verl": Trainer(
-        (homes.TORCH, "verl==0.9.1"),
+        (homes.TORCH, "verl[verl-core]==0.9.1", "cachetools", "fastapi"),
         ("trainers/test_verl.py", "tests/integrations/test_verl.py"),
         "train-with-verl",
     ),

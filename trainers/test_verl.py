@@ -10,16 +10,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import transfer_queue
 from omegaconf import OmegaConf
+from tensordict import NonTensorStack, TensorDict
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.reward import get_custom_reward_fn
+from verl.trainer.ppo.v1 import PPOTrainerSync, get_trainer_cls, register_trainer
 from verl.workers.reward_manager import get_reward_manager_cls
 
 from guerdon.credit import StepBatch, gigpo
-from guerdon.errors import RewardFunctionError
-from guerdon.integrations.verl import register, step_advantages
+from guerdon.errors import InvalidArgumentError, RewardFunctionError
+from guerdon.integrations.verl import StepCredit, register, step_advantages
 from trainers.agreement import ROLLOUTS
 from trainers.rollouts import texts
 
@@ -191,3 +194,128 @@ def test_step_advantages_of_a_data_proto_are_those_of_gigpo():
     )  # fmt: skip
     expected = gigpo(batch).advantage[:, None] * mask.numpy()
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+
+
+# The trainer's hook
+
+
+def meta(keys):
+    return transfer_queue.KVBatchMeta(partition_id="train", keys=keys, tags=[{}] * len(keys))
+
+
+class Queue:
+    """A stand-in for verl's TransferQueue, which needs ray: fields by the keys of the outputs."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def kv_batch_get(self, keys, partition_id, select_fields):
+        rows = [self.rows[key] for key in keys]
+        columns = {name: [row[name] for row in rows] for name in select_fields if name in rows[0]}
+        tensors = {
+            name: torch.nested.as_nested_tensor(values, layout=torch.jagged)
+            if isinstance(values[0], torch.Tensor)
+            else NonTensorStack(*values)
+            for name, values in columns.items()
+        }
+        return TensorDict(tensors, batch_size=len(keys))
+
+    def kv_batch_put(self, keys, partition_id, fields):
+        for name in fields.keys():  # noqa: SIM118 - a TensorDict
+            for key, value in zip(keys, fields[name].unbind(), strict=True):
+                self.rows[key][name] = value
+        return transfer_queue.KVBatchMeta(
+            partition_id=partition_id, keys=keys, tags=[{}] * len(keys)
+        )
+
+
+@register_trainer("gigpo")
+class Trainer(StepCredit, PPOTrainerSync):
+    """A trainer that has its configuration only."""
+
+    method = "gigpo"
+
+    def __init__(self, **algorithm):
+        settings = {"use_kl_in_reward": False, "adv_estimator": "guerdon_dr_grpo", "gamma": 1.0}
+        rollout = {"actor_rollout_ref": {"rollout": {"n": 3}}}
+        chosen = settings | {"lam": 1.0} | algorithm
+        self.config = OmegaConf.create({"algorithm": chosen, **rollout})
+
+
+def outputs(**extra_fields):
+    """Outputs of an agent loop: 2 prompts with 3 rollouts of 1 to 3 steps, scored with 0 to 5."""
+    rows = {}
+    for uid in ("one_prompt", "other"):
+        for session in range(3):
+            for step in range(session + 1):
+                tokens = 2 + step
+                rewards = torch.zeros(tokens)
+                rewards[-1] = session + (0 if uid == "other" else 3)  # which verl copies to all
+                extra = {name: value[step] for name, value in extra_fields.items()}
+                rows[f"{uid}_{session}_{step}"] = {
+                    "uid": uid,
+                    "rm_scores": rewards,
+                    "response_mask": torch.tensor([1, 0] + [1] * step),
+                    "extra_fields": extra | {"state": ["start", "left", "right"][step]},
+                }
+    return rows
+
+
+def trained(rows, monkeypatch, trainer=Trainer, **algorithm):
+    """The advantages that the trainer stores; its outputs are in another order."""
+    queue = Queue(rows)
+    for name in ("kv_batch_get", "kv_batch_put"):
+        monkeypatch.setattr(transfer_queue, name, getattr(queue, name))
+    register()
+    keys = sorted(rows, reverse=True)
+    trainer(**algorithm)._compute_advantage(meta(keys), {})
+    return {key: row["advantages"].tolist() for key, row in rows.items()}
+
+
+def expected(rows, rewards):
+    """What GiGPO gives the tokens of each output, for the rewards of the steps."""
+    places = [key.rsplit("_", 2) for key in rows]
+    credit = gigpo(
+        StepBatch.from_arrays(
+            rewards,
+            trajectory=[tuple(place[:2]) for place in places],
+            step=[int(place[2]) for place in places],
+            group=[place[0] for place in places],
+            state=[row["extra_fields"]["state"] for row in rows.values()],
+            episode_score=[float(row["rm_scores"].sum()) for row in rows.values()],
+        )
+    )
+    masks = [row["response_mask"].tolist() for row in rows.values()]
+    advantages = credit.advantage.astype(np.float32).tolist()
+    given = zip(rows, masks, advantages, strict=True)
+    return {key: [bit * advantage for bit in mask] for key, mask, advantage in given}
+
+
+def test_step_credit_gives_each_output_of_a_rollout_its_advantage(monkeypatch):
+    assert get_trainer_cls("gigpo") is Trainer
+    rows = outputs()
+    found = trained(rows, monkeypatch)
+    assert found == expected(rows, [None] * len(rows))
+    assert found["other_2_0"][0] != found["other_2_2"][0]  # steps of one rollout
+
+
+def test_step_credit_takes_the_rewards_of_steps_from_extra_fields(monkeypatch):
+    rows = outputs(step_reward=[0.5, -1.0, 2.0])
+    rewards = [row["extra_fields"]["step_reward"] for row in rows.values()]
+    assert trained(rows, monkeypatch) == expected(rows, rewards)
+
+
+def test_step_credit_leaves_out_a_rollout_whose_score_is_nan(monkeypatch):
+    rows = outputs()
+    for key, row in rows.items():
+        row["rm_scores"][-1] = math.nan if key.startswith("other_1") else row["rm_scores"][-1]
+    found = trained(rows, monkeypatch)
+    valid = {key: row for key, row in rows.items() if not key.startswith("other_1")}
+    wanted = expected(valid, [None] * len(valid))
+    assert {key: found[key] for key in valid} == wanted
+    assert not any(any(found[key]) for key in rows.keys() - valid.keys())
+
+
+def test_step_credit_refuses_the_kl_penalty_in_the_reward(monkeypatch):
+    with pytest.raises(InvalidArgumentError, match="use_kl_loss=True"):
+        trained(outputs(), monkeypatch, use_kl_in_reward=True)

@@ -69,7 +69,7 @@ NO_RUN_COMMANDS = {
     "pip install '.[textarena]'",
     "pip install 'verifiers>=0.4' .",
     "pip install openrlhf .",
-    "pip install verl .",
+    "pip install 'verl[verl-core]' .",
     "pip install .",
     "python -m examples.chess.pgn examples/chess/games.pgn > games.jsonl",
     "python -m examples.chess.play",

@@ -83,5 +83,5 @@ def test_compute_score_logs_the_fingerprint(caplog):
 
 def test_register_states_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "verl.trainer.ppo.core_algos", None)
-    with pytest.raises(MissingExtraError, match="pip install verl"):
+    with pytest.raises(MissingExtraError, match="pip install 'verl"):
         register()

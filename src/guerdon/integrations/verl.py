@@ -11,7 +11,7 @@ import numpy as np
 from guerdon.credit.batch import StepBatch
 from guerdon.credit.credit import Credit
 from guerdon.credit.estimators import ESTIMATORS, dr_grpo, grpo, rloo
-from guerdon.errors import RewardFunctionError
+from guerdon.errors import InvalidArgumentError, RewardFunctionError
 from guerdon.integrations.conversation_reward import (
     ConversationReward,
     OnInvalid,
@@ -23,9 +23,11 @@ from guerdon.integrations.framework import import_framework
 from guerdon.rubrics.function import RubricLike
 from guerdon.types.evaluate_result import EvaluateResult
 
-__all__ = ["compute_score", "register", "step_advantages"]
+__all__ = ["StepCredit", "compute_score", "register", "step_advantages"]
 
 Estimate: TypeAlias = Callable[[StepBatch], Credit]
+
+INSTALL = "pip install 'verl[verl-core]'"
 
 
 def compute_score(reward: RubricLike, *, on_invalid: OnInvalid = "raise") -> Callable[..., Any]:
@@ -105,6 +107,10 @@ def _estimated(
     return advantages, advantages
 
 
+def _named(method: str | Estimate) -> Estimate:
+    return ESTIMATORS[method] if isinstance(method, str) else method
+
+
 _REGISTERED = {
     f"guerdon_{name}": partial(_estimated, estimate)
     for name, estimate in {"grpo": grpo, "dr_grpo": dr_grpo, "rloo": rloo}.items()
@@ -129,7 +135,7 @@ def register() -> tuple[str, ...]:
     Raises:
         MissingExtraError: verl is not installed.
     """
-    registry = import_framework("verl.trainer.ppo.core_algos", "pip install verl")
+    registry = import_framework("verl.trainer.ppo.core_algos", INSTALL)
     for name, function in _REGISTERED.items():
         registry.register_adv_est(name)(function)
     return tuple(_REGISTERED)
@@ -165,7 +171,7 @@ def step_advantages(data: Any, *, method: str | Estimate = "gigpo") -> Any:
     """
     columns = data.non_tensor_batch
     return _token_advantages(
-        ESTIMATORS[method] if isinstance(method, str) else method,
+        _named(method),
         data.batch["token_level_rewards"],
         data.batch["response_mask"],
         trajectory=columns["trajectory"],
@@ -173,3 +179,80 @@ def step_advantages(data: Any, *, method: str | Estimate = "gigpo") -> Any:
         group=columns["uid"],
         state=columns.get("state"),
     )
+
+
+class StepCredit:
+    """A mixin for verl's trainers: an advantage for each output of an agent loop.
+
+    An agent loop that returns a list of outputs returns one for each step. Each output may have in
+    its ``extra_fields``:
+
+    - ``state``: what the policy saw before the step, for GiGPO and HGPO.
+    - ``step_reward``: the reward of the step. Without any, the rollout's score is the reward of its
+      last step. The score is verl's reward of the last output, which verl copies to all.
+
+    A rollout whose score is NaN has advantage 0 and takes part in no statistic. The advantages
+    replace those of ``algorithm.adv_estimator``, whose returns are kept.
+
+    Example:
+        >>> from functools import partial
+        >>> from guerdon.credit import gigpo
+        >>> from guerdon.integrations.verl import StepCredit
+        >>> def register_trainers():
+        ...     from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
+        ...     @register_trainer("gigpo")
+        ...     class GiGPOTrainer(StepCredit, PPOTrainerSync):
+        ...         method = partial(gigpo, gamma=0.95)
+
+    Attributes:
+        method: The name of an estimator, or a function of a `StepBatch`.
+    """
+
+    method: Any = "gigpo"
+    config: Any
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        if self.config.algorithm.use_kl_in_reward:
+            raise InvalidArgumentError(
+                "step credit needs the KL penalty in the loss: set "
+                "algorithm.use_kl_in_reward=False and actor_rollout_ref.actor.use_kl_loss=True"
+            )
+        trainer: Any = super()
+        batch = trainer._compute_advantage(batch, metrics)
+        queue = import_framework("transfer_queue", INSTALL)
+        padding = import_framework("verl.workers.utils.padding", INSTALL)
+        tensordict = import_framework("tensordict", INSTALL)
+        place = {"keys": batch.keys, "partition_id": batch.partition_id}
+        fields = ["response_mask", "rm_scores", "extra_fields"]
+        data = queue.kv_batch_get(**place, select_fields=fields)
+        mask = data["response_mask"]
+        advantages = _of_outputs(
+            _named(type(self).method),
+            batch.keys,
+            data["rm_scores"].to_padded_tensor(0.0),
+            mask.to_padded_tensor(0),
+            data.pop("extra_fields").tolist(),
+        )
+        output = {"advantages": padding.response_to_nested(advantages, mask)}
+        stored = tensordict.TensorDict(output, batch_size=len(batch))
+        return queue.kv_batch_put(**place, fields=stored)
+
+
+def _of_outputs(
+    estimate: Estimate, keys: list[str], rewards: Any, mask: Any, extra_fields: list[dict[str, Any]]
+) -> Any:
+    """The advantages of outputs, whose keys are ``{uid}_{session}_{index}``."""
+    places = [key.rsplit("_", 2) for key in keys]
+    has_states = "state" in extra_fields[0]
+    scores = rewards.sum(-1).double().cpu().numpy()
+    step_rewards: list[Any] = [fields.get("step_reward") for fields in extra_fields]
+    batch = StepBatch.from_arrays(
+        step_rewards,
+        trajectory=[(uid, session) for uid, session, _ in places],
+        step=[int(index) for *_, index in places],
+        group=[uid for uid, *_ in places],
+        state=[fields["state"] for fields in extra_fields] if has_states else None,
+        episode_score=scores,
+        valid=~np.isnan(scores),
+    )
+    return rewards.new_tensor(estimate(batch).advantage)[:, None] * mask
