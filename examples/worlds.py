@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -142,7 +142,8 @@ async def _serve_and_play(world: World) -> list[str]:
             if not any(each.startswith(f"{path}.") for each in components):  # a leaf
                 name = path.rpartition(".")[2]
                 scores[path if name.startswith("rubric_") else name].append(score)
-    returns = [sum(each.reward or 0.0 for each in episode) for episode in episodes]
+    # `play` has raised if a step had no reward.
+    returns = [sum(cast(float, each.reward) for each in episode) for episode in episodes]
     return [
         world.name,
         str(len(episodes)),

@@ -78,7 +78,7 @@ def _run(name: str, trainer: Trainer) -> str:
 
 
 def _pytest(python: Path, *arguments: str) -> int:
-    """Run tests; warnings of the trainer's packages are no errors."""
+    """Run tests; warnings of the trainer's packages aren't errors."""
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["-o", "filterwarnings=ignore", *arguments]
     # One thread, so that a run is the same on every machine of a kind; nothing is looked up online.

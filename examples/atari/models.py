@@ -48,7 +48,7 @@ class Frame(BaseModel):
         """Return the colours, of shape (height, width, 3).
 
         Raises:
-            InvalidArgumentError: `png` is no image, or one of another size.
+            InvalidArgumentError: `png` isn't an image, or has another size.
         """
         pixels = decode(b64decode(self.png))
         if pixels.shape[:2] != (self.height, self.width):

@@ -56,7 +56,7 @@ def decode(image: bytes) -> Pixels:
         The colours, of shape (height, width, 3).
 
     Raises:
-        InvalidArgumentError: It is no such file, or has more than 512 × 512 pixels.
+        InvalidArgumentError: It isn't such a file, or has more than 512 × 512 pixels.
     """
     try:
         width, height, kind = struct.unpack_from(">II5s", image, 16)

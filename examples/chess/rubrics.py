@@ -110,15 +110,15 @@ class ChessWinLossRubric(ExponentialDiscountingTrajectoryRubric):
 class _Change(Rubric):
     """How much a share, in [0, 1], changed with the move and its reply; 0 if it wasn't played.
 
-    The changes of a game add up to the last share less the first, so that a longer game isn't worth
-    more.
+    The changes of a game add up to the last share minus the first, so that a longer game isn't
+    worth more.
     """
 
     score_range = (-1.0, 1.0)
     share: Callable[[str, Side], float]
 
     def forward(self, action: Answer, observation: Seen) -> float:
-        """Return the share after the move less the one before."""
+        """Return the share after the move minus the share before it."""
         seen = _seen(observation)
         share = type(self).share
         return share(seen.fen, seen.side) - share(seen.previous_fen, seen.side)

@@ -654,7 +654,7 @@ def _agent_rewards(evaluation: Evaluation, agents: Sequence[str]) -> dict[str, f
     if evaluation.error is not None:
         return dict.fromkeys(agents)
     scores = evaluation.components
-    # A failure that the author has handled leaves no score, and is no mistake.
+    # A failure that the author has handled leaves no score; that isn't a mistake.
     return {each: scores.get(each) for each in agents if each in scores or evaluation.handled}
 
 

@@ -96,7 +96,7 @@ class TextEpisode:
         """Take a step, and return the text of its observation.
 
         Raises:
-            InvalidActionError: The text is no action.
+            InvalidActionError: The text isn't a valid action.
             EnvError: The reward failed.
             Exception: What the environment raised.
         """

@@ -243,13 +243,14 @@ class RewardFunc:
                 for row, chat in enumerate(chats)
             ]  # fmt: skip
         keys = prompts if self._group is None else columns[self._group]
-        groups = [list(rows) for _, rows in groupby(range(len(chats)), key=keys.__getitem__)]
-        return [
-            ([chats[row] for row in rows], [truths[row] for row in rows],
-             {name: [given[row] for row in rows] for name, given in columns.items()}
-             | self._parameters)
-            for rows in groups
-        ]  # fmt: skip
+        groups = groupby(range(len(chats)), key=keys.__getitem__)
+        return [self._batch_call(list(rows), chats, truths, columns) for _, rows in groups]
+
+    def _batch_call(
+        self, rows: list[int], chats: list[Any], truths: Sequence[Any], columns: dict[str, Any]
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        taken = {name: [given[row] for row in rows] for name, given in columns.items()}
+        return [chats[row] for row in rows], [truths[row] for row in rows], taken | self._parameters
 
     def _finished(self, found: list[Any], hooks: dict[str, Any]) -> Rewards:
         batch = self._function.mode == "batch"

@@ -546,11 +546,7 @@ class RowCredit:
             return
         steps = [id(step) for part in parts for step in part.steps]
         anchors = dict(zip(steps, credit.anchor.tolist(), strict=True))
-        missing = [
-            f"no rollout of its group has the component {name!r}, which has a weight"
-            for name in dict.fromkeys(name for each in aligned for name in each.components)
-            if all(math.isnan(each.components.get(name, math.nan)) for each in aligned)
-        ]
+        missing = list(_missing_components(aligned))
         ids = Counter(str(row["id"]) for row in rows)
         for rollout, row in zip(aligned, rows, strict=True):
             row["steps"] = list(_steps(rollout, row, anchors))
@@ -580,6 +576,12 @@ class RowCredit:
         rewards = [reward for reward in row["step_rewards"] or () if reward is not None]
         if rewards and row["score"] and not any(rewards):
             yield "all its base rewards are 0, so that no return contains its score"
+
+
+def _missing_components(rollouts: Sequence[AlignedRollout]) -> Iterator[str]:
+    for name in dict.fromkeys(name for each in rollouts for name in each.components):
+        if all(math.isnan(each.components.get(name, math.nan)) for each in rollouts):
+            yield f"no rollout of its group has the component {name!r}, which has a weight"
 
 
 def _aligned(rollout: Rollout, row: ResultRow, place: int) -> AlignedRollout:

@@ -391,7 +391,7 @@ class _Reader:
         if callable(getattr(value, "tobytes", None)):  # an array
             shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
             return [*parts, repr(shape), str(dtype), repr(value.tobytes())]
-        if hasattr(value, "_find_traits"):  # a rubric that is no child
+        if hasattr(value, "_find_traits"):  # a rubric that isn't a child
             return [*parts, *self.tree("", value)]
         ours = _is_ours(kind.__module__)
         if not ours and not _is_own(kind.__module__):  # as of loggers, only the name
