@@ -27,6 +27,7 @@ from guerdon.credit import StepBatch, gigpo, grpo, rloo
 from guerdon.errors import CreditError, InvalidArgumentError, LoadError, RewardConfigError
 from guerdon.integrations import trl
 from guerdon.integrations.trl import RewardFunc, StepCredit, reward_func, reward_funcs, turn_index
+from tests.integrations.reward_files import write_reward
 
 PROMPT = "6 × 7?"
 
@@ -240,31 +241,9 @@ def test_reward_func_runs_in_a_spawned_process():
 
 # Files
 
-REWARD = """
-schema_version: "1.0"
-per_turn:
-  - {name: words, rubric: "rubrics.py:Words", weight: 0.25}
-episode_end:
-  - {name: correct, rubric: NumericAnswer, weight: 1.0%s}
-normalize: false
-"""
-WORDS = """
-from guerdon import Rubric
-class Words(Rubric):
-    def forward(self, action, observation):
-        return float(len(action.content.split()))
-"""
-
-
-def write(folder, extra=""):
-    (folder / "rubrics.py").write_text(WORDS)
-    path = folder / "reward.yaml"
-    path.write_text(REWARD % extra)
-    return path
-
 
 def test_reward_func_reads_the_file_of_a_pipeline(tmp_path):
-    func = reward_func(write(tmp_path), name="file")
+    func = reward_func(write_reward(tmp_path), name="file")
     assert called(func, ["A: 42", "A: 41"], ground_truth=["42"] * 2) == [1.5, 0.5]
     copy = pickle.loads(pickle.dumps(func))
     assert copy.fingerprint == func.fingerprint
@@ -273,7 +252,7 @@ def test_reward_func_reads_the_file_of_a_pipeline(tmp_path):
 
 def test_reward_func_moves_schedules_with_the_trainers_step(tmp_path):
     schedule = ", schedule: {by: training_step, piecewise: [[0, 1.0], [100, 0.0]]}"
-    func = reward_func(str(write(tmp_path, schedule)), name="file")
+    func = reward_func(str(write_reward(tmp_path, schedule)), name="file")
     fingerprints = set()
     for step, expected in [(0, 1.5), (50, 1.0), (100, 0.5)]:
         log = Log(step)
@@ -285,7 +264,7 @@ def test_reward_func_moves_schedules_with_the_trainers_step(tmp_path):
 
 
 def test_reward_func_refuses_a_curriculum(tmp_path):
-    path = write(tmp_path)
+    path = write_reward(tmp_path)
     stages = "curriculum:\n  - {name: a, weights: {words: 1.0}, until: {episodes: 3}}\n"
     path.write_text(path.read_text() + stages + "  - {name: b, weights: {words: 0.0}}\n")
     with pytest.raises(InvalidArgumentError, match="has a curriculum"):

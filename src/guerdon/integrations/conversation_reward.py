@@ -1,28 +1,41 @@
-"""`ConversationReward`: a reward that scores one conversation at a time, for trainers."""
+"""`ConversationReward`: a reward as trainers take it, whether code or a pipeline's file."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from guerdon._validation import as_score
-from guerdon.errors import RewardFunctionError
-from guerdon.rubrics import Rubric, as_reward_function
+from guerdon.config.pipeline import RewardPipeline, is_pipeline_file
+from guerdon.config.runtime import RewardRuntime
+from guerdon.errors import InvalidArgumentError, RewardFunctionError
+from guerdon.integrations.stepping import OnInvalid
+from guerdon.rollouts.scoring.scorers import scorer_of
 from guerdon.rubrics.failure import describe_failure
-from guerdon.rubrics.function import RubricLike
+from guerdon.rubrics.function import RubricLike, as_rubric
+from guerdon.rubrics.functions import RewardFunction, as_reward_function
+from guerdon.rubrics.functions.function import takes_messages
+from guerdon.rubrics.functions.loading import load_reward
+from guerdon.rubrics.rubric import Rubric
 from guerdon.types.evaluate_result import EvaluateResult
 
-__all__ = ["ConversationReward", "OnInvalid", "or_nan", "score_of", "substitute"]
+__all__ = [
+    "ConversationReward", "OnInvalid", "RewardLike", "one_at_a_time", "or_nan", "score_of",
+    "substitute",
+]  # fmt: skip
 
-OnInvalid: TypeAlias = Literal["raise"] | float
+RewardLike: TypeAlias = "RubricLike | str | Path"
 
 logger = logging.getLogger(__name__)
 
 
 class ConversationReward:
-    """A reward that scores one conversation at a time, whether it is sync or async.
+    """A reward as a function of conversations, with the names of its components.
+
+    Its fingerprint is logged.
 
     Example:
         >>> from guerdon import NumericAnswer, WeightedSum
@@ -34,31 +47,68 @@ class ConversationReward:
         (1.0, {'rubric_0': 1.0})
 
     Args:
-        reward: A rubric, or a pointwise reward function.
+        reward: A rubric, a function that scores, a reward function, or the name of one: the path of
+            a pipeline's file, ``module:name`` or ``file.py:name``.
+        parameters: Keyword arguments for a reward function.
 
     Attributes:
+        function: The reward as a reward function.
         names: The names of the components of a rubric; empty for a reward function.
-        fingerprint: The digest of the reward, which is logged.
-        is_async: Whether it is async.
+        is_async: Whether the reward is async.
 
     Raises:
-        RewardFunctionError: It is a reward function that scores batches.
+        RewardConfigError: The file is invalid.
+        InvalidArgumentError: The file has a curriculum.
+        LoadError: The reward can't be loaded.
+        ServiceUnavailableError: A service of the file is not available.
     """
 
-    def __init__(self, reward: RubricLike) -> None:
-        self._function = as_reward_function(reward)
-        if self._function.mode == "batch":
-            raise RewardFunctionError(
-                f"{self._function.__name__} scores batches, but this trainer scores one rollout at "
-                "a time; pass a rubric or a pointwise reward function"
-            )
-        self.is_async = self._function.is_async
+    def __init__(self, reward: RewardLike, parameters: dict[str, Any] | None = None) -> None:
+        self._pipeline: RewardPipeline | None = None
+        self._live: tuple[RewardRuntime, Rubric] | None = None
+        if isinstance(reward, (str, Path)):
+            name = str(reward)
+            reward = self._open(name) if is_pipeline_file(name) else load_reward(name)
+        if takes_messages(reward):
+            reward = RewardFunction(reward)
+        self._reward = reward if isinstance(reward, RewardFunction) else as_rubric(reward)
+        self._parameters = parameters
+        self.function = as_reward_function(self._reward)
+        self.is_async = self.function.is_async
         self.names: list[str] = []
-        self.fingerprint = self._function.fingerprint
-        if isinstance(reward, Rubric):
-            self.names = [name for name, _ in reward.named_rubrics()]
-            self.fingerprint = reward.fingerprint()
-        logger.info("the reward is %s, fingerprint %s", self._function.__name__, self.fingerprint)
+        if isinstance(self._reward, Rubric):
+            self.names = [name for name, _ in self._reward.named_rubrics()]
+        logger.info("the reward is %s, fingerprint %s", self.function.__name__, self.fingerprint)
+
+    def _open(self, path: str) -> Rubric:
+        self._pipeline = pipeline = RewardPipeline.of(path)
+        if pipeline.config.curriculum:
+            raise InvalidArgumentError(
+                f"{path} has a curriculum, whose stages follow the episodes of environments; use "
+                "schedules by training_step"
+            )
+        pipeline.check_services()
+        tree = pipeline.make()
+        if any(entry.schedule is not None for entry in pipeline.config.entries):
+            self._live = RewardRuntime(pipeline.make(), config=pipeline.config), tree
+        return tree
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the reward, as ``guerdon score`` computes it."""
+        return scorer_of(self._reward, self._parameters).fingerprint
+
+    @property
+    def has_schedules(self) -> bool:
+        """Whether the file has schedules, which follow `report_step`."""
+        return self._live is not None
+
+    def report_step(self, training_step: int, episode: int) -> None:
+        """Move the schedules of a file to a training step and an episode, each from 0."""
+        if self._live is not None:
+            runtime, tree = self._live
+            runtime.progress.report(training_step=training_step)
+            runtime.apply(tree, episode=episode)
 
     def evaluate(self, messages: list[dict[str, Any]], columns: Mapping[str, Any]) -> Any:
         """Return the result for a conversation; of an async reward, an awaitable.
@@ -67,7 +117,7 @@ class ConversationReward:
             messages: The conversation, in OpenAI's format.
             columns: Further data of the task, such as ``ground_truth``.
         """
-        return self._function.evaluate(messages, columns.get("ground_truth"), dict(columns))
+        return self.function.evaluate(messages, columns.get("ground_truth"), dict(columns))
 
     def components(self, result: EvaluateResult) -> dict[str, float | None]:
         """Return the components of a rubric, all of them, with None for those not reached.
@@ -77,6 +127,32 @@ class ConversationReward:
         numbers = {name: as_score(value) for name, value in result.metrics.items()}
         names = self.names or [name for name in numbers if numbers[name] is not None]
         return {name: numbers.get(name) for name in names}
+
+    def close(self) -> None:
+        """Disconnect the services of a pipeline."""
+        if self._pipeline is not None:
+            self._pipeline.close()
+
+
+def one_at_a_time(reward: RewardLike) -> ConversationReward:
+    """Return a reward for a trainer that passes one rollout at a time, and no training step.
+
+    Raises:
+        RewardFunctionError: It is a reward function that scores batches.
+        InvalidArgumentError: Its file has schedules.
+    """
+    made = ConversationReward(reward)
+    if made.function.mode == "batch":
+        raise RewardFunctionError(
+            f"{made.function.__name__} scores batches, but this trainer scores one rollout at a "
+            "time; pass a rubric or a pointwise reward function"
+        )
+    if made.has_schedules:
+        raise InvalidArgumentError(
+            f"{reward} has schedules, but this trainer doesn't pass its training step to rewards; "
+            "use a file without schedules"
+        )
+    return made
 
 
 def score_of(result: EvaluateResult) -> float:

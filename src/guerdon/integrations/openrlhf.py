@@ -12,15 +12,15 @@ from guerdon._background import run
 from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError
 from guerdon.integrations.conversation_reward import (
-    ConversationReward,
     OnInvalid,
+    RewardLike,
+    one_at_a_time,
     or_nan,
     score_of,
     substitute,
 )
 from guerdon.integrations.framework import import_framework
 from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, ToText
-from guerdon.rubrics.function import RubricLike
 
 __all__ = ["agent", "reward_func"]
 
@@ -38,7 +38,7 @@ def _ground_truth(label: Any) -> dict[str, Any]:
 
 
 def reward_func(
-    reward: RubricLike,
+    reward: RewardLike,
     *,
     on_invalid: OnInvalid = "raise",
     read_label: Callable[[Any], Mapping[str, Any]] = _ground_truth,
@@ -60,7 +60,8 @@ def reward_func(
         {'rewards': 1.0, 'scores': 1.0, 'extra_logs': {'reward_failed': 0.0}}
 
     Args:
-        reward: A rubric, or a pointwise reward function.
+        reward: A rubric, a pointwise reward function, or the name of one: the path of a
+            pipeline's file, ``module:name`` or ``file.py:name``.
         on_invalid: What a failed reward does: ``"raise"``, with which OpenRLHF has no reward for
             the rollout and stops, or a number that is the reward instead.
         read_label: Returns the columns of the row for a label; by default it is the
@@ -69,8 +70,9 @@ def reward_func(
 
     Raises:
         RewardFunctionError: It is a reward function that scores batches.
+        InvalidArgumentError: The file has schedules or a curriculum.
     """
-    scoring = ConversationReward(reward)
+    scoring = one_at_a_time(reward)
 
     def function(queries: Any, prompts: Any, labels: Any) -> dict[str, Any]:
         [query], [prompt], [label] = queries, prompts, labels

@@ -15,28 +15,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from guerdon._validation import shown
-from guerdon.config.pipeline import RewardPipeline, is_pipeline_file
-from guerdon.config.runtime import RewardRuntime
+from guerdon._validation import as_score, shown
 from guerdon.credit.batch import StepBatch
 from guerdon.credit.credit import Credit
 from guerdon.credit.estimators import ESTIMATORS
 from guerdon.credit.tokens import to_token_advantages
 from guerdon.errors import InvalidArgumentError, MissingExtraError
-from guerdon.rollouts.scoring.scorers import scorer_of
+from guerdon.integrations.conversation_reward import ConversationReward, RewardLike
 from guerdon.rubrics.containers import WeightedSum
-from guerdon.rubrics.function import RubricLike, as_rubric
-from guerdon.rubrics.functions import RewardFunction, as_reward_function
-from guerdon.rubrics.functions.function import takes_messages
-from guerdon.rubrics.functions.loading import load_reward
 from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
-from guerdon.rubrics.rubric import Rubric
 from guerdon.types.evaluate_result import EvaluateResult
 
 if TYPE_CHECKING:
@@ -59,7 +51,7 @@ _HOOKS = ("trainer_state", "log_extra", "log_metric", "environments")
 
 
 def reward_func(
-    reward: RubricLike | str | Path,
+    reward: RewardLike,
     *,
     name: str,
     ground_truth: str | None = None,
@@ -102,54 +94,11 @@ def reward_func(
 
 
 def _make(reward: Any, name: str, *settings: Any) -> RewardFunc:
-    source = _Source(reward)
-    kind = _AsyncRewardFunc if source.function.is_async else RewardFunc
-    made = kind(source, name, *settings)
+    scoring = ConversationReward(reward, settings[-1])
+    kind = _AsyncRewardFunc if scoring.is_async else RewardFunc
+    made = kind(scoring, name, *settings)
     made._made_of = (reward, name, *settings)
     return made
-
-
-class _Source:
-    """A reward as a function of messages, and how a pipeline's file changes while training runs."""
-
-    def __init__(self, reward: Any) -> None:
-        self.pipeline: RewardPipeline | None = None
-        self._live: tuple[RewardRuntime, Rubric] | None = None
-        self._count = 0
-        if isinstance(reward, (str, Path)):
-            spec = str(reward)
-            reward = self._open(spec) if is_pipeline_file(spec) else load_reward(spec)
-        if takes_messages(reward):
-            reward = RewardFunction(reward)
-        self.reward = reward if isinstance(reward, RewardFunction) else as_rubric(reward)
-        self.function = as_reward_function(self.reward)
-
-    def _open(self, path: str) -> Rubric:
-        self.pipeline = pipeline = RewardPipeline.of(path)
-        if pipeline.config.curriculum:
-            raise InvalidArgumentError(
-                f"{path} has a curriculum, whose stages follow the episodes of environments; use "
-                "schedules by training_step"
-            )
-        pipeline.check_services()
-        tree = pipeline.make()
-        if any(entry.schedule is not None for entry in pipeline.config.entries):
-            self._live = RewardRuntime(pipeline.make(), config=pipeline.config), tree
-        return tree
-
-    def begin(self, trainer_state: Any, count: int) -> None:
-        """Move the schedules of a pipeline to the trainer's step, before so many rollouts."""
-        if self._live is None:
-            return
-        if trainer_state is None:
-            raise InvalidArgumentError(
-                "the schedules of the reward's file need TRL's `trainer_state`, which this trainer "
-                "doesn't pass"
-            )
-        runtime, tree = self._live
-        runtime.progress.report(training_step=trainer_state.global_step)
-        runtime.apply(tree, episode=self._count)
-        self._count += count
 
 
 class RewardFunc:
@@ -164,26 +113,24 @@ class RewardFunc:
 
     def __init__(
         self,
-        source: _Source,
+        scoring: ConversationReward,
         name: str,
         ground_truth: str | None,
         group: str | None,
         parameters: dict[str, Any],
     ) -> None:
         self.__name__ = name
-        self._source, self._function = source, source.function
+        self._scoring, self._function = scoring, scoring.function
         self._ground_truth, self._group = ground_truth, group
         self._parameters = parameters
-        reward = source.reward
-        paths = [path for path, _ in reward.named_rubrics()] if isinstance(reward, Rubric) else ()
-        self._components: dict[str, None] = dict.fromkeys(paths)
+        self._components = dict.fromkeys(scoring.names)
+        self._count = 0  # of the rollouts that were scored
         self.results = []
-        _logger.info("reward %s has the fingerprint %s", name, self.fingerprint)
 
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the reward and its parameters, as ``guerdon score`` computes it."""
-        return scorer_of(self._source.reward, self._parameters).fingerprint
+        return self._scoring.fingerprint
 
     def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], completion_ids: Any = None,
@@ -207,8 +154,7 @@ class RewardFunc:
 
     def close(self) -> None:
         """Disconnect the services of a pipeline."""
-        if self._source.pipeline is not None:
-            self._source.pipeline.close()
+        self._scoring.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make, self._made_of
@@ -227,7 +173,8 @@ class RewardFunc:
                     f"the dataset has no column {wanted!r} for the reward {self.__name__!r}, only "
                     f"{sorted(columns)}"
                 )
-        self._source.begin(state, len(prompts))
+        if self._scoring.has_schedules:
+            self._report_step(state, len(prompts))
         truths = columns.get(self._ground_truth or "ground_truth", [None] * len(prompts))
         columns = {name: given for name, given in columns.items() if name not in _CONVERSATION}
         before = [_messages(prompt, "user") for prompt in prompts]
@@ -245,6 +192,15 @@ class RewardFunc:
         keys = prompts if self._group is None else columns[self._group]
         groups = groupby(range(len(chats)), key=keys.__getitem__)
         return [self._batch_call(list(rows), chats, truths, columns) for _, rows in groups]
+
+    def _report_step(self, trainer_state: Any, count: int) -> None:
+        if trainer_state is None:
+            raise InvalidArgumentError(
+                "the schedules of the reward's file need TRL's `trainer_state`, which this trainer "
+                "doesn't pass"
+            )
+        self._scoring.report_step(trainer_state.global_step, episode=self._count)
+        self._count += count
 
     def _batch_call(
         self, rows: list[int], chats: list[Any], truths: Sequence[Any], columns: dict[str, Any]
@@ -307,11 +263,8 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        name: float(value)
-        for name, value in metrics.items()
-        if isinstance(value, (int, float)) and math.isfinite(value)
-    }
+    numbers = {name: as_score(value) for name, value in metrics.items()}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 # One column for each rubric of a sum --------------------------------------------------------------

@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import EnvError
-from guerdon.integrations.conversation_reward import ConversationReward, score_of
+from guerdon.integrations.conversation_reward import RewardLike, one_at_a_time, score_of
 from guerdon.integrations.framework import import_framework
 from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, ToText
 from guerdon.rollouts.alignment import AlignedRollout
 from guerdon.rollouts.crediting import StateKey, apply_credit
-from guerdon.rubrics.function import RubricLike
 from guerdon.types.message import read_messages
 from guerdon.types.rollout import StepData
 
@@ -30,7 +29,7 @@ VERIFIERS = ("verifiers.v1", "pip install 'verifiers>=0.4'")
 
 
 def reward(
-    tree: RubricLike, *, name: str = "reward", weight: float = 1.0, ground_truth: str = "answer"
+    tree: RewardLike, *, name: str = "reward", weight: float = 1.0, ground_truth: str = "answer"
 ) -> Callable[..., Any]:
     """Return a method of a `Task` class, marked with `vf.reward`.
 
@@ -50,7 +49,8 @@ def reward(
         ...     return WordProblem
 
     Args:
-        tree: A rubric, or a pointwise reward function.
+        tree: A rubric, a pointwise reward function, or the name of one: the path of a
+            pipeline's file, ``module:name`` or ``file.py:name``.
         name: The name in ``trace.rewards``; different for each reward of a class.
         weight: The weight of the score in ``trace.reward``.
         ground_truth: The field of the task's data that contains the expected answer.
@@ -58,9 +58,10 @@ def reward(
     Raises:
         MissingExtraError: verifiers is not installed.
         RewardFunctionError: The tree is a reward function that scores batches.
+        InvalidArgumentError: The file has schedules or a curriculum.
     """
     vf = import_framework(*VERIFIERS)
-    scoring = ConversationReward(tree)
+    scoring = one_at_a_time(tree)
 
     async def score(*_: Any, task: Any, trace: Any) -> float:  # without or as a method
         path = trace.branches[-1].nodes if trace.nodes else []

@@ -13,14 +13,14 @@ from guerdon.credit.credit import Credit
 from guerdon.credit.estimators import ESTIMATORS, dr_grpo, grpo, rloo
 from guerdon.errors import InvalidArgumentError, RewardFunctionError
 from guerdon.integrations.conversation_reward import (
-    ConversationReward,
     OnInvalid,
+    RewardLike,
+    one_at_a_time,
     or_nan,
     score_of,
     substitute,
 )
 from guerdon.integrations.framework import import_framework
-from guerdon.rubrics.function import RubricLike
 from guerdon.types.evaluate_result import EvaluateResult
 
 __all__ = ["StepCredit", "compute_score", "register", "step_advantages"]
@@ -30,7 +30,7 @@ Estimate: TypeAlias = Callable[[StepBatch], Credit]
 INSTALL = "pip install 'verl[verl-core]'"
 
 
-def compute_score(reward: RubricLike, *, on_invalid: OnInvalid = "raise") -> Callable[..., Any]:
+def compute_score(reward: RewardLike, *, on_invalid: OnInvalid = "raise") -> Callable[..., Any]:
     """Return the function of the file that ``reward.custom_reward_function.path`` names.
 
     The conversation that is scored has one message, the response, from the assistant: verl doesn't
@@ -50,15 +50,17 @@ def compute_score(reward: RubricLike, *, on_invalid: OnInvalid = "raise") -> Cal
         {'reward_failed': 0.0, 'score': 1.0}
 
     Args:
-        reward: A rubric, or a pointwise reward function.
+        reward: A rubric, a pointwise reward function, or the name of one: the path of a
+            pipeline's file, ``module:name`` or ``file.py:name``.
         on_invalid: What a failed reward does: ``"raise"``, with which verl leaves the rollout out
             of its group, or a number that is the reward instead. With NaN, the estimators of
             `register` give the rollout the advantage 0; verl's own give NaN to its whole group.
 
     Raises:
         RewardFunctionError: It is a reward function that scores batches.
+        InvalidArgumentError: The file has schedules or a curriculum.
     """
-    scoring = ConversationReward(reward)
+    scoring = one_at_a_time(reward)
 
     def evaluate(
         data_source: str,

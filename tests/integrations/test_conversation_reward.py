@@ -1,0 +1,48 @@
+"""Rewards that are named by a file, in the adapters that pass one rollout at a time."""
+
+import logging
+
+import pytest
+
+from guerdon import open_reward
+from guerdon.errors import InvalidArgumentError
+from guerdon.integrations import openrlhf, verl
+from guerdon.integrations.conversation_reward import ConversationReward
+from guerdon.rollouts.scoring.scorers import scorer_of
+from tests.integrations.reward_files import write_reward
+
+SCHEDULE = ", schedule: {by: training_step, piecewise: [[0, 1.0], [100, 0.0]]}"
+
+
+def verl_score(reward):
+    row = verl.compute_score(reward)(
+        data_source="sums", solution_str="A: 42", ground_truth="42", extra_info={}
+    )
+    assert {"words", "correct"} <= row.keys()
+    return row["score"]
+
+
+def openrlhf_score(reward):
+    return openrlhf.reward_func(reward)(["6 x 7?A: 42"], ["6 x 7?"], ["42"])["rewards"]
+
+
+@pytest.mark.parametrize("score", [verl_score, openrlhf_score])
+def test_compute_score_and_reward_func_take_the_file_of_a_pipeline(score, tmp_path):
+    assert score(write_reward(tmp_path)) == 1.5
+    assert score(str(tmp_path / "reward.yaml")) == 1.5
+
+
+@pytest.mark.parametrize("make", [verl.compute_score, openrlhf.reward_func])
+def test_compute_score_and_reward_func_refuse_schedules(make, tmp_path):
+    path = write_reward(tmp_path, SCHEDULE)
+    with pytest.raises(InvalidArgumentError, match=r"reward\.yaml has schedules"):
+        make(path)
+
+
+def test_conversation_reward_logs_the_fingerprint_that_guerdon_score_computes(tmp_path, caplog):
+    path = str(write_reward(tmp_path))
+    with caplog.at_level(logging.INFO):
+        reward = ConversationReward(path)
+    with open_reward(path) as tree:
+        assert reward.fingerprint == scorer_of(tree).fingerprint
+    assert reward.fingerprint in caplog.text
