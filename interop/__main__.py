@@ -85,12 +85,13 @@ def _run_groups(python: str) -> dict[str, list[Finding]]:
             return _all_of(clients) | _all_of(worker) | _all_of(rest)
 
     with ThreadPoolExecutor(1) as thread:  # runs while the servers start
-        rubrics = thread.submit(_all_of, {"rubrics": on_their_python("trees")})
+        alone = {"rubrics": on_their_python("trees"), "traces": on_their_python("traces")}
+        serverless = thread.submit(_all_of, alone)
         try:
             found = on_servers()
         except (OSError, RuntimeError) as error:
             found = {"servers": [Finding("the servers start", str(error))]}
-        return found | rubrics.result()
+        return found | serverless.result()
 
 
 def _all_of(groups: dict[str, Finder]) -> dict[str, list[Finding]]:
