@@ -373,6 +373,45 @@ def test_score_rollouts_scores_rollouts_of_an_async_tree_concurrently(row, base)
             assert each["score"] == sum(each["step_rewards"][-1:]) == float(each["id"]) / 2
 
 
+@pytest.mark.parametrize("base", [Number, Last])
+def test_score_rollouts_waits_for_32_rubrics_with_forward_async_at_a_time(row, base):
+    class Judge(Number):
+        forward_async = type(meeting(Number, ROLLOUTS)).forward
+
+    rollouts = [Rollout.from_row(row(str(number), id=number)) for number in range(40)]
+    rows = list(score_rollouts(Sequential(Judge(), base()), rollouts))
+    assert [(each["id"], each["score"]) for each in rows] == [(n, float(n)) for n in range(40)]
+
+
+def test_rubric_scorer_calls_a_rubric_with_forward_async_inside_a_running_loop(row):
+    class Judge(Number):
+        async def forward_async(self, action, observation):
+            raise AssertionError("the loop of the caller can't be waited for")
+
+    async def inside():
+        return RubricScorer(Judge()).score_group([Rollout.from_row(row("3"))])
+
+    assert [each["score"] for each in asyncio.run(inside())] == [3.0]
+
+
+def test_score_rollouts_waits_for_32_async_reward_functions_at_a_time(row):
+    waiting, together = [], asyncio.Event()
+
+    @reward_function
+    async def meets(messages):
+        waiting.append(messages)
+        if len(waiting) == ROLLOUTS:
+            together.set()
+        await asyncio.wait_for(together.wait(), 10)
+        return float(messages[-1].text)
+
+    texts = [str(number) if number != 3 else "three" for number in range(40)]
+    rows = list(score_rollouts(meets, [Rollout.from_row(row(text, id=text)) for text in texts]))
+    assert [each["score"] for each in rows] == [
+        None if text == "three" else float(text) for text in texts
+    ]
+
+
 def test_score_rollouts_of_an_async_tree_reads_32_rollouts_ahead(row):
     given = []
 

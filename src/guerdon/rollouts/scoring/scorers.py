@@ -110,6 +110,19 @@ class Scorer(ABC):
         self._runner = self._runner or asyncio.Runner()
         return self._runner.run(coroutine)
 
+    def _run_all(self, coroutines: Iterable[Coroutine[Any, Any, T]], name: str) -> list[T]:
+        """Run up to 32 at a time, and return what they return in order."""
+        turns = asyncio.Semaphore(ROLLOUTS)
+
+        async def run(coroutine: Coroutine[Any, Any, T]) -> T:
+            async with turns:
+                return await coroutine
+
+        async def run_all() -> list[T]:
+            return await asyncio.gather(*map(run, coroutines))
+
+        return self._run(run_all(), name)
+
 
 class RubricScorer(Scorer):
     """Scores rollouts with a rubric, which is reset and replayed over each.
@@ -136,7 +149,9 @@ class RubricScorer(Scorer):
         super().__init__()
         self.rubric = rubric
         self.fingerprint = rubric.fingerprint()
-        self.scores_chunks = self._is_async = rubric._find_traits().is_async
+        traits = rubric._find_traits()
+        self._is_async = traits.is_async
+        self.scores_chunks = traits.is_async or traits.waits
         self._copies = RubricCopies(rubric)
         self._replay = Replay()  # reused: each replay begins it anew
 
@@ -158,23 +173,20 @@ class RubricScorer(Scorer):
         return self._row(rollout, done)
 
     def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
-        """Score several rollouts, in order; with an async tree, up to 32 at a time.
+        """Score several rollouts, in order; with an async tree or a judge, up to 32 at a time.
 
         Raises:
             AsyncRubricError: The rubric is async and an event loop is running in this thread.
         """
-        if not self._is_async:
+        # A judge can be called in sync code, too: inside a running loop, which can't run another.
+        if not self.scores_chunks or (not self._is_async and asyncio._get_running_loop()):
             return super().score_group(rollouts)
-        return self._run(self._score_all(rollouts), type(self.rubric).__name__)
+        return self._run_all(map(self._score_async, rollouts), type(self.rubric).__name__)
 
-    async def _score_all(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
-        turns = asyncio.Semaphore(ROLLOUTS)
-        return await asyncio.gather(*(self._score_async(each, turns) for each in rollouts))
-
-    async def _score_async(self, rollout: Rollout, turns: asyncio.Semaphore) -> ResultRow:
+    async def _score_async(self, rollout: Rollout) -> ResultRow:
         done = Replay()
         try:
-            async with turns, self._copies.one() as rubric:
+            async with self._copies.one() as rubric:
                 await replay_async(rubric, rollout.steps, done)
         except _PASSED_ON:
             raise
@@ -233,6 +245,7 @@ class FunctionScorer(Scorer):
         super().__init__()
         self.function = function
         self.takes_groups = function.mode == "batch"
+        self.scores_chunks = function.is_async and not self.takes_groups
         self.parameters = dict(parameters or {})
         for name in self.parameters:
             if name in _CONVERSATION or not function.parameters.takes(name):
@@ -253,6 +266,8 @@ class FunctionScorer(Scorer):
     def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
         """Score rollouts; a batch function scores them against each other.
 
+        An async function scores up to 32 at a time.
+
         Failures are reported in the rows, not raised.
 
         Raises:
@@ -266,6 +281,8 @@ class FunctionScorer(Scorer):
                 )
         if self.takes_groups:
             results = self._evaluate_batch(rollouts)
+        elif self.function.is_async:
+            results = self._run_all(map(self._evaluate_async, rollouts), self.function.__name__)
         else:
             results = self._evaluate_each(rollouts)
         return [self._row(*pair) for pair in zip(rollouts, results, strict=True)]
@@ -276,6 +293,18 @@ class FunctionScorer(Scorer):
 
     def _evaluate_each(self, rollouts: Sequence[Rollout]) -> list[EvaluateResult]:
         return [self._evaluate(*_arguments(rollout)) for rollout in rollouts]
+
+    async def _evaluate_async(self, rollout: Rollout) -> EvaluateResult:
+        messages, truth, columns = _arguments(rollout)
+        try:
+            result: EvaluateResult = await self.function.evaluate(
+                messages, truth, columns | self.parameters
+            )
+        except _PASSED_ON:
+            raise
+        except BaseException as error:  # as below
+            return failed(error)
+        return result
 
     def _evaluate_batch(self, rollouts: Sequence[Rollout]) -> list[EvaluateResult]:
         names = dict.fromkeys(name for rollout in rollouts for name in rollout.columns)
@@ -520,7 +549,7 @@ def score_rollouts(
         reward: A rubric, which is reset before each rollout, or a reward function. A batch
             function scores the rollouts of a group together; they must be consecutive.
         rollouts: Any number of rollouts; one, or one group, is in memory at a time. With an async
-            rubric 32 are, which are scored concurrently.
+            reward or a judge 32 are, which are scored concurrently.
         score_failed: Whether to score episodes that ended with an error; by default their rows
             are invalid.
 
