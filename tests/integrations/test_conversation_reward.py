@@ -1,12 +1,13 @@
 """Rewards that are named by a file, in the adapters that pass one rollout at a time."""
 
+import asyncio
 import logging
 
 import pytest
 
-from guerdon import open_reward
+from guerdon import Rubric, open_reward
 from guerdon.errors import InvalidArgumentError
-from guerdon.integrations import openrlhf, verl
+from guerdon.integrations import openrlhf, trl, verl
 from guerdon.integrations.conversation_reward import ConversationReward
 from guerdon.rollouts.scoring.scorers import scorer_of
 from tests.integrations.reward_files import write_reward
@@ -46,3 +47,36 @@ def test_conversation_reward_logs_the_fingerprint_that_guerdon_score_computes(tm
     with open_reward(path) as tree:
         assert reward.fingerprint == scorer_of(tree).fingerprint
     assert reward.fingerprint in caplog.text
+
+
+class Judge(Rubric):
+    """A rubric that can be called either way, and scores once two calls wait for it."""
+
+    def __init__(self):
+        super().__init__()
+        self._waiting, self._together = 0, asyncio.Event()
+
+    def forward(self, action, observation):
+        return 0.5
+
+    async def forward_async(self, action, observation):
+        self._waiting += 1
+        if self._waiting == 2:
+            self._together.set()
+        await asyncio.wait_for(self._together.wait(), 10)
+        return 0.5
+
+
+def test_trl_reward_func_waits_for_the_answers_of_a_judge_together():
+    func = trl.reward_func(Judge(), name="judge")
+    assert asyncio.run(func(["6 x 7?"] * 2, ["A: 42", "A: 41"])) == [0.5, 0.5]
+
+
+def test_verl_compute_score_is_async_with_a_judge():
+    function = verl.compute_score(Judge())
+
+    async def both():
+        row = {"data_source": "sums", "ground_truth": "42", "extra_info": {}}
+        return await asyncio.gather(*(function(solution_str=text, **row) for text in ("42", "41")))
+
+    assert [row["score"] for row in asyncio.run(both())] == [0.5, 0.5]

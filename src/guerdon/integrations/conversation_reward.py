@@ -54,7 +54,7 @@ class ConversationReward:
     Attributes:
         function: The reward as a reward function.
         names: The names of the components of a rubric; empty for a reward function.
-        is_async: Whether the reward is async.
+        is_async: Whether the reward is async, or can be, as one with an `LLMJudge`.
 
     Raises:
         RewardConfigError: The file is invalid.
@@ -73,7 +73,7 @@ class ConversationReward:
             reward = RewardFunction(reward)
         self._reward = reward if isinstance(reward, RewardFunction) else as_rubric(reward)
         self._parameters = parameters
-        self.function = as_reward_function(self._reward)
+        self.function = as_reward_function(self._reward, prefer_async=True)
         self.is_async = self.function.is_async
         self.names: list[str] = []
         if isinstance(self._reward, Rubric):

@@ -61,8 +61,8 @@ def reward_func(
     """Make one of the ``reward_funcs`` of TRL's `GRPOTrainer`.
 
     A tree is one number, and so one column. A completion whose reward failed has None, which TRL
-    excludes from its group, never 0. With an async reward the function is async, and the rewards of
-    a batch are computed concurrently.
+    excludes from its group, never 0. With a reward that is async or asks a judge, the function is
+    async, and the rewards of a batch are computed concurrently.
 
     Example:
         >>> from guerdon import NumericAnswer

@@ -35,7 +35,7 @@ def compute_score(reward: RewardLike, *, on_invalid: OnInvalid = "raise") -> Cal
 
     The conversation that is scored has one message, the response, from the assistant: verl doesn't
     pass the prompt. The entries of ``extra_info`` and the ``data_source`` are the further columns.
-    With an async reward the function is async.
+    With a reward that is async or asks a judge, the function is async.
 
     The result has the same keys in every row, as verl requires: each component of the tree, NaN if
     it was not reached, ``reward_failed``, 0 or 1, and ``score``. A reward function has no component

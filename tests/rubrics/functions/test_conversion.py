@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -901,3 +902,27 @@ def test_reward_function_rubric_fingerprints_distinguish_functions():
     assert as_rubric(answered).fingerprint() == as_rubric(answered).fingerprint()
     assert as_rubric(answered).fingerprint() != as_rubric(stepwise).fingerprint()
     assert as_rubric(giving(output(0))).fingerprint() != as_rubric(giving(output(1))).fingerprint()
+
+
+class EitherWay(Rubric):
+    """A rubric that can be called in sync and in async code."""
+
+    def forward(self, action, observation):
+        return 0.25
+
+    async def forward_async(self, action, observation):
+        return 0.75
+
+
+def test_as_reward_function_prefer_async_awaits_a_tree_that_can_be_called_either_way():
+    tree = WeightedSum([EitherWay()], [1.0])
+    assert as_reward_function(tree)(CHAT).score == 0.5
+    function = as_reward_function(tree, prefer_async=True)
+    assert function.is_async
+    for each in (function, pickle.loads(pickle.dumps(function))):
+        assert asyncio.run(each(CHAT)).score == 1.5
+
+
+def test_as_reward_function_prefer_async_leaves_a_sync_tree_sync():
+    function = as_reward_function(NumericAnswer(), prefer_async=True)
+    assert function(CHAT, ground_truth="42").step_outputs[1].base_reward == 1.0

@@ -17,7 +17,7 @@ from guerdon.types.rollout import Rollout
 __all__ = ["ConversationReplay", "as_reward_function"]
 
 
-def as_reward_function(rubric: RubricLike) -> RewardFunction:
+def as_reward_function(rubric: RubricLike, *, prefer_async: bool = False) -> RewardFunction:
     """Make a pointwise reward function of a rubric, or of anything that `as_rubric` accepts.
 
     Each assistant turn is an action, and the messages after it are its observation; the rubric is
@@ -41,13 +41,15 @@ def as_reward_function(rubric: RubricLike) -> RewardFunction:
             call the function at once, but nothing else may call the rubric meanwhile. Concurrent
             calls of an async tree that remembers steps are scored by copies of it, at most 32 at a
             time; one that can't be copied scores one call at a time.
+        prefer_async: Whether the function is also async with a tree that can be called either way,
+            such as one with an `LLMJudge`: concurrent calls then wait for its answers together.
 
     Raises:
         RubricDefinitionError: It is not a rubric.
     """
     if isinstance(rubric, RewardFunction):
         return rubric
-    return _RubricRewardFunction(as_rubric(rubric))
+    return _RubricRewardFunction(as_rubric(rubric), prefer_async)
 
 
 class _RubricRewardFunction(RewardFunction):
@@ -57,10 +59,12 @@ class _RubricRewardFunction(RewardFunction):
         rubric: The rubric.
     """
 
-    def __init__(self, rubric: Rubric) -> None:
-        self.rubric = rubric
+    def __init__(self, rubric: Rubric, prefer_async: bool) -> None:
+        self.rubric, self._prefer_async = rubric, prefer_async
         self._copies = RubricCopies(rubric)
-        super().__init__(self._replay_async if rubric._find_traits().is_async else self._replay)
+        traits = rubric._find_traits()
+        is_async = traits.is_async or (traits.waits and prefer_async)
+        super().__init__(self._replay_async if is_async else self._replay)
         self.__name__ = self.__qualname__ = rubric._title()
         self.__doc__ = rubric.__doc__
 
@@ -104,7 +108,7 @@ class _RubricRewardFunction(RewardFunction):
         return done.result()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return as_reward_function, (self.rubric,)
+        return _RubricRewardFunction, (self.rubric, self._prefer_async)
 
 
 async def _settled(
