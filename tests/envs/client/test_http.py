@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -201,14 +202,26 @@ def test_http_client_raises_if_nothing_listens(serve):
     asking(ask, server.url)
 
 
-def test_http_client_raises_timeout():
-    async def ask():
-        async def silent(reader, writer):
-            await reader.read()
-            writer.close()
+async def silent(reader, writer):
+    await reader.read()
+    writer.close()
 
-        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
+
+async def dribbling(reader, writer):
+    """Answer byte by byte, without end."""
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+    with suppress(ConnectionError):
+        while True:
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("server", [silent, dribbling])
+def test_http_client_raises_timeout(server):
+    async def ask():
+        async with await asyncio.start_server(server, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
             client = HTTPEnvClient(f"http://127.0.0.1:{port}", timeout_s=0.02)
             with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s") as raised:
                 await client.get("/health")

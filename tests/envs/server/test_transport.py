@@ -419,6 +419,25 @@ def test_websocket_rejects_an_invalid_handshake(serve):
     assert served.sessions() == 0
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Length": "5"}, 400),
+        ({"Content-Length": "5", "Transfer-Encoding": "chunked"}, 400),
+        ({"Transfer-Encoding": "chunked"}, 400),
+        ({"X-Long": "x" * 9000}, 431),
+        ({f"X-{number}": "x" for number in range(200)}, 431),
+    ],
+    ids=["length", "two lengths", "chunks", "long header", "many headers"],
+)
+def test_websocket_rejects_a_handshake_that_it_cannot_parse(serve, eventually, headers, status):
+    served = serve()
+    raw = served.raw()
+    assert raw.upgrade(**headers) == status
+    assert raw.dropped()
+    eventually(lambda: served.connections == 0)
+
+
 def test_websocket_agrees_on_no_compression(play):
     served = play()
     client = served.client(compression="deflate")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -181,19 +182,22 @@ class HTTPEnvClient:
             token = self._token
             self._http = httpx.AsyncClient(
                 base_url=self.base_url,
-                timeout=self._timeout_s,
+                timeout=None,  # that of httpx is for each part of an answer
                 headers=ACCEPTED | ({"Authorization": f"Bearer {token}"} if token else {}),
                 transport=self._transport,
                 **httpx_options(self.base_url),
             )
         try:
-            async with self._http.stream(method, path, json=body) as answer:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._http.stream(method, path, json=body) as answer,
+            ):
                 response = await read_answer(answer, max_bytes=MAX_MESSAGE)
         except (TypeError, ValueError) as error:
             raise InvalidArgumentError(
                 f"{path}: {body!r:.60} is not JSON-serializable: {error}"
             ) from error
-        except httpx.TimeoutException as error:
+        except TimeoutError as error:
             limit = self._timeout_s
             raise ClientTimeoutError(
                 f"{self._shown}{path} didn't answer within {limit:g} s", seconds=limit

@@ -31,6 +31,8 @@ CLOSE_S = 5.0
 # of the server.
 MAX_SMALL = 4096
 SMALL_BYTES = 1024
+# The answer to a handshake that websockets can't parse, such as one with a body.
+BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 def _is_by_server(record: logging.LogRecord) -> bool:
@@ -228,7 +230,10 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.current_size is None:
+        if not self.handshake_initiated:  # uvicorn waits, but the whole request has been read
+            self.transport.write(b"".join(self.conn.data_to_send()) or BAD_REQUEST)
+            self.transport.close()
+        elif self.conn.current_size is None:
             self._stop_message_timer()
         elif self._message_timer is None:
             self._start_message_timer()
