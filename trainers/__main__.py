@@ -56,8 +56,9 @@ def main() -> int:
     results = {name: _run(name, TRAINERS[name]) for name in TRAINERS if only in (None, name)}
     if only is None:
         print("One reward, every trainer", flush=True)
-        table = [sys.executable, "-m", "trainers.every_trainer"]
-        results["every trainer"] = _result(subprocess.run(table, cwd=ROOT, check=False).returncode)
+        results["every trainer"] = _result(
+            _module("trainers.every_trainer"), _module("trainers.matrix", "--packages")
+        )
     print("\n".join(f"{name}: {result}" for name, result in results.items()))
     return int("failed" in results.values())
 
@@ -75,6 +76,11 @@ def _run(name: str, trainer: Trainer) -> str:
     print(f"{name}: installed in {perf_counter() - start:.0f} s", flush=True)
     page = ["tests/docs/test_code_blocks.py", "--docs", "-k", f"code_blocks_run and {trainer.page}"]
     return _result(_pytest(python, *trainer.tests), _pytest(python, *page))
+
+
+def _module(name: str, *arguments: str) -> int:
+    command = [sys.executable, "-m", name, *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def _pytest(python: Path, *arguments: str) -> int:

@@ -280,4 +280,4 @@ if __name__ == "__main__":
     logging.disable()  # the failures are in the table
     print(report())
     if homes.AGREEMENTS.exists():
-        print(homes.AGREEMENTS.read_text(), end="")
+        print(homes.AGREEMENTS.read_text().replace("|\n", "| – |\n"), end="")

@@ -1,11 +1,16 @@
-"""The tables of docs/which-trainer.md: ``python -m trainers.matrix`` writes them into the page."""
+"""The tables of docs/which-trainer.md, which ``make trainers`` writes into the page.
+
+``python -m trainers.matrix`` writes those that need no trainer.
+"""
 
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from trainers import homes
 from trainers.agreement import HEADER, table
 from trainers.every_trainer import agreements
 
@@ -96,13 +101,27 @@ def tables() -> dict[str, str]:
 def with_tables(page: str) -> str:
     """Return the text of the page with its tables between their markers."""
     for name, text in tables().items():
-        start, end = (MARKERS.format(which, name) for which in ("start", "end"))
-        before, rest = page.split(f"{start}\n", 1)
-        after = rest.split(end, 1)[1]
-        page = f"{before}{start}\n{text}\n{end}{after}"
+        page = with_table(page, name, text)
     return page
 
 
-if __name__ == "__main__":
+def with_table(page: str, name: str, text: str) -> str:
+    """Return the text of the page with one table between its markers."""
+    start, end = (MARKERS.format(which, name) for which in ("start", "end"))
+    before, rest = page.split(f"{start}\n", 1)
+    after = rest.split(end, 1)[1]
+    return f"{before}{start}\n{text}\n{end}{after}"
+
+
+def write() -> None:
+    """Write the tables into the page; with ``--packages``, also what the trainers' tests found."""
     logging.disable()  # the failures are in the table
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    page = with_tables(PAGE.read_text(encoding="utf-8"))
+    if "--packages" in sys.argv:
+        lines = sorted(homes.AGREEMENTS.read_text(encoding="utf-8").splitlines())
+        page = with_table(page, "packages", "\n".join([table(HEADER), *lines]))
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
