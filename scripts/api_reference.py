@@ -32,6 +32,7 @@ PACKAGES = (
     "guerdon.integrations.gymnasium",
     "guerdon.integrations.openrlhf",
     "guerdon.integrations.pettingzoo",
+    "guerdon.integrations.skyrl",
     "guerdon.integrations.trl",
     "guerdon.integrations.verifiers",
     "guerdon.integrations.verl",

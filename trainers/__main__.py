@@ -23,6 +23,12 @@ class Trainer(NamedTuple):
     page: str
 
 
+# What SkyRL's generator and trainer import of its extra `skyrl-train`, which needs a GPU.
+SKYRL_TRAIN = (
+    "aiohttp", "hydra-core==1.3.2", "jaxtyping", "loguru", "omegaconf", "ray==2.57.0",
+    "tensorboard", "tensordict", "torchdata",
+)  # fmt: skip
+
 TRAINERS = {
     "openrlhf": Trainer(
         (homes.TORCH, "openrlhf==0.11.2", "--override=trainers/overrides-openrlhf.txt"),
@@ -38,6 +44,11 @@ TRAINERS = {
         (homes.TORCH, "verl[verl-core]==0.9.1", "cachetools", "fastapi"),
         ("trainers/test_verl.py", "tests/integrations/test_verl.py"),
         "train-with-verl",
+    ),
+    "skyrl": Trainer(
+        (homes.TORCH, "skyrl==0.3.0", "skyrl-gym==0.4.0", *SKYRL_TRAIN),
+        ("trainers/test_skyrl.py", "tests/integrations/test_skyrl.py"),
+        "train-with-skyrl",
     ),
     "verifiers": Trainer(
         ("verifiers==0.4.0", "openenv==0.10.0", "--override=trainers/overrides-verifiers.txt"),

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from guerdon import Action, Environment, Observation, Rubric, State
 from guerdon.cli import app
-from guerdon.integrations import openrlhf, trl, verifiers, verl
+from guerdon.integrations import openrlhf, skyrl, trl, verifiers, verl
 from guerdon.integrations.gymnasium import GymnasiumEnv, GymnasiumVectorEnv
 from guerdon.integrations.pettingzoo import PettingZooAECEnv
 from trainers import homes
@@ -39,6 +39,7 @@ from trainers.agreement import (
     table,
 )
 from trainers.rollouts import make_reward, texts
+from trainers.skyrl_gym_stand_in import SKYRL_GYM
 
 # Each way to a score ------------------------------------------------------------------------------
 
@@ -79,6 +80,19 @@ def _verl(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
     def score(row: dict[str, Any]) -> float:
         completion = texts(row)[1]
         return float(function("sums", completion, row["ground_truth"], {})["score"])
+
+    return [attempt(score, row) for row in rows]
+
+
+def _skyrl(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    with patch.object(skyrl, "import_framework", return_value=SKYRL_GYM):
+        env_class = skyrl.reward_environment(make_reward())
+
+    def score(row: dict[str, Any]) -> float:
+        prompt, completion = texts(row)
+        env = env_class(extras={"ground_truth": row["ground_truth"]})
+        env.init([{"role": "user", "content": prompt}])
+        return float(env.step(completion)["reward"])
 
     return [attempt(score, row) for row in rows]
 
@@ -225,6 +239,7 @@ WAYS: dict[str, Callable[[Sequence[dict[str, Any]]], list[Arrival]]] = {
     "OpenRLHF, `reward_func`": _openrlhf,
     "verifiers, `reward`": _verifiers,
     "verl, `compute_score`": _verl,
+    "SkyRL, `reward_environment`": _skyrl,
     "Gymnasium, `GymnasiumEnv`": _gymnasium,
     "Gymnasium, `GymnasiumVectorEnv(on_invalid=math.nan)`": _gymnasium_vector,
     "PettingZoo, `PettingZooAECEnv`": _pettingzoo,

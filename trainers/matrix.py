@@ -67,6 +67,16 @@ MATRIX = {
         "an exception, with which verl leaves out the rollout, or the number of `on_invalid`",
         "–",
     ),
+    "SkyRL": Takes(
+        "train-with-skyrl.md",
+        "skyrl",
+        "`reward_environment`",
+        "`environment/…` in its metrics",
+        "the rewards of steps, for its estimators of tokens",
+        "an exception, which stops it, NaN for the estimators of `register`, or the number of "
+        "`on_invalid`",
+        "`environment`",
+    ),
     "Gymnasium, RLlib": Takes(
         "train-with-gymnasium.md",
         "gymnasium",

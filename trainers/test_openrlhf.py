@@ -6,16 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 from openrlhf.utils.agent import AgentExecutorBase, SingleTurnAgentExecutor
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from guerdon.errors import EnvError
 from guerdon.integrations.openrlhf import agent
 from trainers.agreement import ROLLOUTS
+from trainers.byte_tokenizer import END, make_tokenizer
 from trainers.locks import Lock
 from trainers.rollouts import texts
 
-END = "<|im_end|>"
 PROMPT = f"<|im_start|>user\n6 × 7?{END}\n<|im_start|>assistant\n"
 TURN = f"\n<|im_start|>user\n{{observation}}{END}\n<|im_start|>assistant\n"
 REWARD = """
@@ -28,13 +26,7 @@ reward_func = openrlhf.reward_func(tree({judge}), on_invalid={on_invalid!r})
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """A tokenizer of bytes whose template ends turns with a special token."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {letter: number for number, letter in enumerate(letters)}
-    made = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token=END)
+    return make_tokenizer()
 
 
 class Engine:

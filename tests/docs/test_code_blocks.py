@@ -36,6 +36,7 @@ DOCUMENTS = [
 # Documents about packages that only `make worlds` and `make trainers` install, and run these
 # documents.
 PACKAGES = {
+    "train-with-skyrl.md": "skyrl_gym",
     "train-with-trl.md": "trl",
     "world-atari.md": "ale_py",
     "world-textarena.md": "textarena",
@@ -69,6 +70,7 @@ NO_RUN_COMMANDS = {
     "pip install '.[textarena]'",
     "pip install 'verifiers>=0.4' .",
     "pip install openrlhf .",
+    "pip install skyrl skyrl-gym .",
     "pip install 'verl[verl-core]' .",
     "pip install .",
     "python -m examples.chess.pgn examples/chess/games.pgn > games.jsonl",

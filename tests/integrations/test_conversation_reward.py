@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
+from unittest.mock import patch
 
 import pytest
 
 from guerdon import Rubric, open_reward
 from guerdon.errors import InvalidArgumentError
-from guerdon.integrations import openrlhf, trl, verl
+from guerdon.integrations import openrlhf, skyrl, trl, verl
 from guerdon.integrations.conversation_reward import ConversationReward
 from guerdon.rollouts.scoring.scorers import scorer_of
 from tests.integrations.reward_files import write_reward
+from trainers.skyrl_gym_stand_in import SKYRL_GYM
 
 SCHEDULE = ", schedule: {by: training_step, piecewise: [[0, 1.0], [100, 0.0]]}"
 
@@ -27,13 +29,20 @@ def openrlhf_score(reward):
     return openrlhf.reward_func(reward)(["6 x 7?A: 42"], ["6 x 7?"], ["42"])["rewards"]
 
 
-@pytest.mark.parametrize("score", [verl_score, openrlhf_score])
+def skyrl_score(reward):
+    with patch.object(skyrl, "import_framework", return_value=SKYRL_GYM):
+        env = skyrl.reward_environment(reward)(extras={"ground_truth": "42"})
+    env.init([{"role": "user", "content": "6 x 7?"}])
+    return env.step("A: 42")["reward"]
+
+
+@pytest.mark.parametrize("score", [verl_score, openrlhf_score, skyrl_score])
 def test_compute_score_and_reward_func_take_the_file_of_a_pipeline(score, tmp_path):
     assert score(write_reward(tmp_path)) == 1.5
     assert score(str(tmp_path / "reward.yaml")) == 1.5
 
 
-@pytest.mark.parametrize("make", [verl.compute_score, openrlhf.reward_func])
+@pytest.mark.parametrize("make", [verl.compute_score, openrlhf.reward_func, skyrl_score])
 def test_compute_score_and_reward_func_refuse_schedules(make, tmp_path):
     path = write_reward(tmp_path, SCHEDULE)
     with pytest.raises(InvalidArgumentError, match=r"reward\.yaml has schedules"):

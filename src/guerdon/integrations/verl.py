@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from guerdon.credit.batch import StepBatch
-from guerdon.credit.credit import Credit
-from guerdon.credit.estimators import ESTIMATORS, dr_grpo, grpo, rloo
+from guerdon.credit.estimators import ESTIMATORS
 from guerdon.errors import InvalidArgumentError, RewardFunctionError
 from guerdon.integrations.conversation_reward import (
     OnInvalid,
@@ -21,11 +19,10 @@ from guerdon.integrations.conversation_reward import (
     substitute,
 )
 from guerdon.integrations.framework import import_framework
+from guerdon.integrations.token_advantages import ESTIMATORS_OF_OUTCOMES, Estimate, token_advantages
 from guerdon.types.evaluate_result import EvaluateResult
 
 __all__ = ["StepCredit", "compute_score", "register", "step_advantages"]
-
-Estimate: TypeAlias = Callable[[StepBatch], Credit]
 
 INSTALL = "pip install 'verl[verl-core]'"
 
@@ -92,31 +89,8 @@ def compute_score(reward: RewardLike, *, on_invalid: OnInvalid = "raise") -> Cal
 # Advantages --------------------------------------------------------------------------------------
 
 
-def _token_advantages(estimate: Estimate, rewards: Any, mask: Any, **columns: Any) -> Any:
-    """The advantage of each row, at the tokens of its mask; rewards that are NaN don't count."""
-    scores = rewards.sum(-1).double().cpu().numpy()
-    batch = StepBatch.from_arrays(scores, valid=~np.isnan(scores), **columns)
-    return rewards.new_tensor(estimate(batch).advantage)[:, None] * mask
-
-
-def _estimated(
-    estimate: Estimate, *, token_level_rewards: Any, response_mask: Any, index: Any, **kwargs: Any
-) -> tuple[Any, Any]:
-    rows = np.arange(len(index))
-    advantages = _token_advantages(
-        estimate, token_level_rewards, response_mask, trajectory=rows, step=rows, group=index
-    )
-    return advantages, advantages
-
-
 def _named(method: str | Estimate) -> Estimate:
     return ESTIMATORS[method] if isinstance(method, str) else method
-
-
-_REGISTERED = {
-    f"guerdon_{name}": partial(_estimated, estimate)
-    for name, estimate in {"grpo": grpo, "dr_grpo": dr_grpo, "rloo": rloo}.items()
-}
 
 
 def register() -> tuple[str, ...]:
@@ -138,9 +112,9 @@ def register() -> tuple[str, ...]:
         MissingExtraError: verl is not installed.
     """
     registry = import_framework("verl.trainer.ppo.core_algos", INSTALL)
-    for name, function in _REGISTERED.items():
+    for name, function in ESTIMATORS_OF_OUTCOMES.items():
         registry.register_adv_est(name)(function)
-    return tuple(_REGISTERED)
+    return tuple(ESTIMATORS_OF_OUTCOMES)
 
 
 def step_advantages(data: Any, *, method: str | Estimate = "gigpo") -> Any:
@@ -172,7 +146,7 @@ def step_advantages(data: Any, *, method: str | Estimate = "gigpo") -> Any:
         CreditError: A column is invalid, or missing for this estimator.
     """
     columns = data.non_tensor_batch
-    return _token_advantages(
+    return token_advantages(
         _named(method),
         data.batch["token_level_rewards"],
         data.batch["response_mask"],
