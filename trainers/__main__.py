@@ -36,7 +36,7 @@ TRAINERS = {
         "train-with-openrlhf",
     ),
     "trl": Trainer(
-        (homes.TORCH, "trl==1.16.0", "transformers==5.23.0", "rich"),
+        (homes.TORCH, "trl==1.16.0", "transformers==5.23.0", "rich", "matplotlib", "aiohttp"),
         ("trainers/test_trl.py", "tests/integrations/test_trl.py"),
         "train-with-trl",
     ),

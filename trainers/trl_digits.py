@@ -1,8 +1,12 @@
-"""The smallest task that TRL learns on a CPU: a tiny model learns to say a digit, and only that."""
+"""The smallest task that TRL learns on a CPU: a tiny model learns to say a digit, and only that.
+
+``python -m trainers.trl_digits --seeds 0 1 2`` trains it with each seed, prints the figures and
+draws the curves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +16,8 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from guerdon import Gate, LengthBounds, Rubric, Sequential, WeightedSum
+from guerdon.integrations.trl import StepCreditGRPOTrainer, reward_func
+from trainers.curves import Curve, main
 
 WORDS = ("<pad>", "<eos>", *"0123456789", "say")
 MAXIMUM = 1.25
@@ -45,9 +51,13 @@ def make_tree() -> Sequential:
     )
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer with a token for each word."""
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "<pad>"))
+def make_tokenizer(words: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
+    """Return a tokenizer with a token for each word.
+
+    Args:
+        words: The words, from "<pad>" and "<eos>" on.
+    """
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, "<pad>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
 
@@ -107,3 +117,28 @@ def make_trainer(
         processing_class=tokenizer,
         **options,
     )
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "GRPO": {},
+    "GRPO as step credit": {"kind": StepCreditGRPOTrainer, "credit": "grpo"},
+}
+
+
+def learn(method: str, seed: int, folder: Any, **settings: Any) -> Curve:
+    """Train with a method, and return the mean reward in every ten steps.
+
+    Args:
+        method: One of `METHODS`.
+        seed: The seed of the model and of the completions.
+        folder: Where the trainer writes.
+        **settings: Settings of `GRPOConfig` other than those of the task.
+    """
+    func = reward_func(make_tree(), name="digit")
+    trainer = make_trainer([func], folder, seed=seed, settings=settings, **METHODS[method])
+    trainer.train()
+    return [(row["step"], row["reward"]) for row in trainer.state.log_history if "reward" in row]
+
+
+if __name__ == "__main__":
+    main(learn, [*METHODS], name="trl-digits", label="mean reward", best=MAXIMUM)

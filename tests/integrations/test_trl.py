@@ -1,6 +1,9 @@
 """`guerdon.integrations.trl` without TRL: its reward functions are plain callables."""
 
 import asyncio
+import contextlib
+import gc
+import inspect
 import math
 import multiprocessing
 import pickle
@@ -12,6 +15,7 @@ import numpy as np
 import pytest
 
 from guerdon import (
+    EnvPool,
     EvaluateResult,
     Gate,
     LengthBounds,
@@ -24,10 +28,29 @@ from guerdon import (
     reward_function,
 )
 from guerdon.credit import StepBatch, gigpo, grpo, rloo
-from guerdon.errors import CreditError, InvalidArgumentError, LoadError, RewardConfigError
+from guerdon.errors import (
+    CreditError,
+    EnvError,
+    EpisodeError,
+    InvalidActionError,
+    InvalidArgumentError,
+    LoadError,
+    RewardConfigError,
+)
 from guerdon.integrations import trl
-from guerdon.integrations.trl import RewardFunc, StepCredit, reward_func, reward_funcs, turn_index
+from guerdon.integrations.trl import (
+    RewardFunc,
+    StepCredit,
+    environment_factory,
+    episode_reward,
+    reward_func,
+    reward_funcs,
+    rollout_func,
+    turn_index,
+)
+from tests.integrations.guessing import Guessing
 from tests.integrations.reward_files import write_reward
+from trainers.locks import Dials, Lock
 
 PROMPT = "6 × 7?"
 
@@ -379,10 +402,10 @@ class Trainer:
         self._logs = {"advantages": [], "extra": {"step_advantages": []}}
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids):
-        columns = [
-            func(prompts=prompts, completions=completions, completion_ids=completion_ids)
-            for func in self.reward_funcs
-        ]
+        given = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
+        if self.environments is not None:
+            given["environments"] = self.environments
+        columns = [func(**given) for func in self.reward_funcs]
         return Tensor(
             [[np.nan if one is None else one for one in row] for row in zip(*columns, strict=True)]
         )
@@ -610,3 +633,427 @@ def test_trajectory_rubrics_spread_their_score_over_the_turns_of_step_credit():
     trainer = step_trainer(Last(), credit=lambda batch: seen.append(batch) or grpo(batch))
     trainer._generate_and_score_completions(inputs())
     assert seen[0].rewards.tolist() == [0.5, 0.5, 1.0, 0.5, 0.5, 0.5, 0.5]
+
+
+# environment_factory ------------------------------------------------------------------------------
+
+
+class Strict(Lock):
+    """A lock whose reset accepts a seed only, and breaks at the seed 99; the digit 8 breaks it."""
+
+    def reset(self, seed=0):
+        if seed == 99:
+            raise OSError("no such lock")
+        return super().reset(seed)
+
+    def step(self, action):
+        if action.digit == 8:
+            raise OSError("the dial broke off")
+        return super().step(action)
+
+
+@pytest.fixture
+def made():
+    """The locks that a test makes, in order."""
+    return []
+
+
+@pytest.fixture
+def lock(made):
+    """A lock that is a tool."""
+
+    def make():
+        made.append(Strict())
+        return made[-1]
+
+    return environment_factory(make)()
+
+
+ROW = {"seed": 37, "prompt": [{"role": "user", "content": "Open it: "}], "level": 3}
+
+
+def test_environment_factory_makes_a_tool_of_the_action():
+    environment = environment_factory(Guessing, tool="guess_it")()
+    functions = dict(inspect.getmembers(type(environment), inspect.isfunction))
+    public = [name for name in functions if not name.startswith("_")]
+    assert public == ["get_reward", "guess_it", "reset"]
+    assert type(environment).__name__ == "Guessing"
+    assert str(inspect.signature(environment.guess_it)) == "(*, number: int) -> str"
+    assert "    number: number (maximum 15, minimum 0)" in environment.guess_it.__doc__
+
+
+def test_environment_factory_makes_environments_of_one_class():
+    factory = environment_factory(Lock)
+    assert type(factory()) is type(factory())
+
+
+@pytest.mark.parametrize("tool", ["reset", "get_reward", "_turn", "two words"])
+def test_environment_factory_refuses_other_names_for_the_tool(tool):
+    with pytest.raises(InvalidArgumentError, match=f"`tool` must be .*, got '{tool}'"):
+        environment_factory(Lock, tool=tool)()
+
+
+def test_environment_factory_passes_what_the_reset_accepts_and_sums_the_rewards(lock):
+    assert lock.reset(**ROW) == "first dial"
+    assert [lock.turn(digit=digit) for digit in (3, 5, 7)] == ["click", "nothing", "click"]
+    assert lock.get_reward() == 2.0
+    lock.reset(**ROW)
+    assert lock.get_reward() == 0.0
+
+
+def test_environment_factory_uses_to_text():
+    lock = environment_factory(Lock, to_text=lambda observation: observation.text.upper())()
+    assert lock.reset(seed=37) == "FIRST DIAL"
+
+
+def test_environment_factory_gives_none_where_a_reward_failed(lock):
+    lock.reset(**ROW)
+    lock.turn(digit=3)
+    assert "the scale is broken" in lock.turn(digit=9)
+    with pytest.raises(EpisodeError, match=r"step 1: .*the scale is broken"):
+        lock.turn(digit=7)
+    assert lock.get_reward() is None
+
+
+def test_environment_factory_gives_none_where_the_environment_raised_and_makes_another(lock, made):
+    lock.reset(**ROW)
+    with pytest.raises(EnvError, match="the environment failed: OSError: the dial broke off"):
+        lock.turn(digit=8)
+    assert lock.get_reward() is None
+    assert lock.reset(**ROW) == "first dial"
+    assert [each.is_closed for each in made] == [True, False]
+    assert lock.get_reward() == 0.0
+
+
+def test_environment_factory_gives_none_where_the_reset_raised(lock):
+    assert lock.reset(seed=99) == ""
+    with pytest.raises(EpisodeError, match="no such lock"):
+        lock.turn(digit=3)
+    assert lock.get_reward() is None
+
+
+def test_environment_factory_answers_invalid_arguments_without_a_step(lock):
+    lock.reset(**ROW)
+    with pytest.raises(InvalidActionError, match="not a valid Turn"):
+        lock.turn(digit="three")
+    assert lock.turn(digit=3) == "click"
+    assert lock.get_reward() == 1.0
+
+
+def test_environment_factory_refuses_calls_after_the_end(lock):
+    lock.reset(**ROW)
+    lock.turn(digit=3)
+    lock.turn(digit=7)
+    with pytest.raises(EpisodeError, match="the episode has ended"):
+        lock.turn(digit=7)
+    assert lock.get_reward() == 2.0
+
+
+def test_environment_factory_closes_environments_that_are_no_longer_used(made):
+    def make():
+        made.append(Lock())
+        return made[-1]
+
+    environment = environment_factory(make)()
+    environment.reset(**ROW)
+    del environment
+    gc.collect()
+    assert [each.is_closed for each in made] == [True]
+
+
+def test_environment_factory_can_be_pickled():
+    environment = pickle.loads(pickle.dumps(environment_factory(Lock)))()
+    environment.reset(**ROW)
+    assert environment.turn(digit=3) == "click"
+
+
+def assistant(*digits, tool="turn"):
+    calls = [
+        {"type": "function", "function": {"name": tool, "arguments": {"digit": digit}}}
+        for digit in digits
+    ]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+ANSWER = {"role": "tool", "name": "turn", "content": ""}
+
+
+def credited(environments, completions, reward_funcs=(), **options):
+    """Return the batch of steps that step credit makes of environments and their completions."""
+    seen = []
+    length = 2 * max(map(len, completions))
+    mask = np.zeros((len(completions), length))
+    for row, completion in enumerate(completions):
+        mask[row, : 2 * sum(each["role"] == "assistant" for each in completion) : 2] = 1
+    funcs = [lambda environments, **_: [each.get_reward() for each in environments], *reward_funcs]
+    trainer = StepTrainer(
+        funcs, [1.0] * len(funcs), completions, (np.ones_like(mask), mask),
+        credit=lambda batch: seen.append(batch) or gigpo(batch),
+        states="states", step_rewards="step_rewards",
+    )  # fmt: skip
+    trainer.environments = environments
+    rows = [{"prompt": [{"role": "user", "content": PROMPT}]} for _ in completions]
+    tokens = trainer._generate_and_score_completions(rows)["advantages"].values
+    return seen[0], tokens
+
+
+def play(digits_of_turns):
+    """Play turns with calls in a lock, and return it with its completion."""
+    environment = environment_factory(Strict)()
+    environment.reset(**ROW)
+    completion = []
+    for digits in digits_of_turns:
+        completion.append(assistant(*digits))
+        for digit in digits:
+            with contextlib.suppress(EnvError):
+                environment.turn(digit=digit)
+            completion.append(ANSWER)
+    return environment, completion
+
+
+def test_step_credit_makes_one_step_of_the_calls_of_a_turn():
+    first, together = play([[3, 5], [7], []])
+    second, apart = play([[3], [1], [7], []])
+    batch, tokens = credited([first, second], [together, apart])
+    assert batch.rewards.tolist() == [1.0, 1.0, 1.0, 0.0, 1.0]
+    keys = [batch.state_keys[number] for number in batch.state]
+    assert keys == ["first dial", "nothing", "first dial", "click", "nothing"]
+    assert batch.lengths.tolist() == [2, 3]  # the turn after the end has no step
+    assert not tokens[0, 4:].any()
+    assert not tokens[1, 6:].any()
+
+
+def test_step_credit_gives_a_step_to_turns_without_an_executed_call():
+    stopped, early = play([[3], []])  # answered in words before the end
+    limited, late = play([[1], [2]])
+    late.append(assistant(3))  # TRL's limit of calls was reached
+    other, mixed = play([[3], [7]])
+    mixed.insert(0, assistant(4, tool="search"))
+    batch, _ = credited([stopped, limited, other, other], [early, late, mixed, mixed])
+    assert batch.rewards.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, *[0.0, 1.0, 1.0] * 2]
+    keys = [batch.state_keys[number] for number in batch.state]
+    assert keys[:5] == ["first dial", "click", "first dial", "nothing", "nothing"]
+
+
+def test_step_credit_excludes_failed_episodes_though_another_function_gave_a_number():
+    def length(completions, **others):
+        return [float(len(each)) for each in completions]
+
+    failed, broken = play([[3], [8], []])
+    unreset, none = play([[3]])
+    unreset.reset(seed=99)
+    good, completion = play([[3], [7]])
+    environments, completions = (
+        [failed, good, unreset, good],
+        [broken, completion, none, completion],
+    )
+    batch, tokens = credited(environments, completions, [length])
+    assert set(batch.masked) == {0, 2}
+    assert not tokens[[0, 2]].any()
+
+
+# rollout_func -------------------------------------------------------------------------------------
+
+
+class Characters:
+    """A tokenizer with a token for each character."""
+
+    eos_token_id = 0
+
+    def __call__(self, text, add_special_tokens=True):
+        return {"input_ids": list(map(ord, text))}
+
+    def batch_decode(self, rows, skip_special_tokens):
+        return ["".join(map(chr, filter(None, ids))) for ids in rows]
+
+
+class Player:
+    """What `rollout_func` uses of TRL's trainer; its model writes one text after another."""
+
+    num_generations = 2
+    num_generations_eval = 1
+    processing_class = Characters()
+
+    def __init__(self, *turns, training=True, limit=1_000, logprob=None):
+        config = SimpleNamespace(max_position_embeddings=limit)
+        self.model = SimpleNamespace(training=training, config=config)
+        self.turns, self.contexts, self.logprob = iter(turns), [], logprob
+
+    def _tokenize_prompts(self, prompts):
+        texts = [each if isinstance(each, str) else each[-1]["content"] for each in prompts]
+        return [list(map(ord, text)) for text in texts], None, {}
+
+    def _generate_single_turn(self, contexts, images, fields, num_generations):
+        self.contexts.append(self.processing_class.batch_decode(contexts, False))
+        texts = next(self.turns)
+        assert len(texts) == len(contexts)
+        ids = [[*map(ord, text), 0] for text in texts]
+        logprobs = self.logprob and [[self.logprob] * len(each) for each in ids]
+        return ids, logprobs
+
+
+OPTIONS = {
+    "max_turns": 4, "turn": "[{observation}]", "to_action": lambda text: {"digit": int(text)},
+    "reset_arguments": lambda prompt: {"seed": 37},
+}  # fmt: skip
+
+
+def played(player, prompts=("a", "b"), n=2, env=Strict, **options):
+    with EnvPool(env, n=n).sync() as pool:
+        play = rollout_func(pool, **OPTIONS | options)
+        return play(list(prompts), player)
+
+
+def test_rollout_func_plays_a_pool_in_lock_step():
+    player = Player(["3", "5"], ["7", "3"], ["7"])
+    found = played(player, ["Open: ", "Go: "])
+    assert player.contexts == [
+        ["Open: first dial", "Go: first dial"],
+        ["Open: first dial3[click]", "Go: first dial5[nothing]"],
+        ["Go: first dial5[nothing]3[click]"],
+    ]
+    texts = Characters().batch_decode(found["completion_ids"], True)
+    assert texts == ["3[click]7", "5[nothing]3[click]7"]
+    assert found["env_mask"][0] == [1, 1, *[0] * len("[click]"), 1, 1]
+    assert [len(each) for each in found["env_mask"]] == [len(e) for e in found["completion_ids"]]
+    assert found["logprobs"] is None
+    assert found["states"] == [["first dial", "click"], ["first dial", "nothing", "click"]]
+    assert found["step_rewards"] == [[1.0, 1.0], [0.0, 1.0, 1.0]]
+    assert scored(found) == [2.0, 2.0]
+
+
+def scored(found, func=None, **hooks):
+    columns = {name: found[name] for name in ("guerdon_episodes", "states", "step_rewards")}
+    func = func or episode_reward()
+    return called(func, [""] * len(found["states"]), **columns, **hooks)
+
+
+def test_rollout_func_appends_the_observation_to_the_last_message():
+    prompts = [[{"role": "system", "content": "s"}, {"role": "user", "content": "Open: "}]]
+    player = Player(["3"], ["7"])
+    played(player, prompts, n=1)
+    assert player.contexts[0] == ["Open: first dial"]
+    assert prompts[0][-1]["content"] == "Open: "
+
+
+def test_rollout_func_gives_each_group_a_seed():
+    class Seeded(Lock):
+        def reset(self, seed=None):
+            super().reset(seed)
+            return Dials(text=str(seed))
+
+    def first(player, batches=1):
+        with EnvPool(Seeded, n=4).sync() as pool:
+            play = rollout_func(pool, **OPTIONS | {"max_turns": 1, "reset_arguments": None})
+            for _ in range(batches):
+                play([""] * 4, player)
+        return player.contexts
+
+    one = ["1"] * 4
+    assert first(Player(one, one), 2) == [["0", "0", "1", "1"], ["2", "2", "3", "3"]]
+    assert first(Player(one, training=False)) == [["0", "1", "2", "3"]]
+
+
+def test_rollout_func_ends_failed_episodes_without_a_reward():
+    player = Player(["8", "9", "3"], ["7"])
+    found = played(player, "abc", n=3)
+    assert found["step_rewards"] == [[None], [None], [1.0, 1.0]]
+    assert scored(found) == [None, None, 2.0]
+    errors = [each.error for each in found["guerdon_episodes"]]
+    assert "the dial broke off" in errors[0]
+    assert "the scale is broken" in errors[1]
+
+
+def test_rollout_func_gives_episodes_whose_reset_failed_one_masked_token():
+    seeds = {"a": 99, "b": 37}
+    player = Player(["3"], ["7"])
+    found = played(player, "ab", reset_arguments=lambda prompt: {"seed": seeds[prompt]})
+    assert (found["completion_ids"][0], found["env_mask"][0]) == ([0], [0])
+    assert scored(found) == [None, 2.0]
+
+
+def test_rollout_func_shows_the_model_why_a_text_is_not_an_action():
+    player = Player(["x", "3"], ["5", "7"], ["3"])
+    found = played(player, max_turns=3)
+    assert "invalid literal for int() with base 10: 'x'" in player.contexts[1][0]
+    assert found["step_rewards"] == [[0.0, 0.0, 1.0], [1.0, 1.0]]
+    assert found["states"][0] == ["first dial", "first dial", "nothing"]
+    assert scored(found) == [1.0, 2.0]
+
+
+def test_rollout_func_goes_on_after_an_action_that_the_pool_refused():
+    player = Player(["x"], ["3"], ["7"])
+    found = played(player, "a", n=1, to_action=lambda text: {"digit": text})
+    assert "not a valid Turn" in player.contexts[1][0]
+    assert found["step_rewards"] == [[0.0, 1.0, 1.0]]
+
+
+def test_rollout_func_raises_what_is_wrong_with_to_action():
+    with pytest.raises(KeyError):
+        played(Player(["3", "3"]), to_action={}.__getitem__)
+
+
+def test_rollout_func_plays_more_prompts_than_the_pool_has_environments():
+    player = Player(["3", "3"], ["7", "7"], ["3"], ["7"])
+    found = played(player, "abc")
+    assert scored(found) == [2.0, 2.0, 2.0]
+    assert Characters().batch_decode(found["prompt_ids"], True)[2] == "cfirst dial"
+
+
+def test_rollout_func_ends_episodes_that_fill_the_context():
+    player = Player(["5", "5"], limit=len("afirst dial5 [nothing]"))
+    found = played(player)
+    assert found["step_rewards"] == [[0.0], [0.0]]
+    assert found["env_mask"] == [[1, 1]] * 2
+
+
+def test_rollout_func_returns_log_probabilities_if_the_model_does():
+    found = played(Player(["3"], ["7"], logprob=-0.5), "a", n=1)
+    assert found["logprobs"] == [[-0.5, -0.5, *[0.0] * len("[click]"), -0.5, -0.5]]
+
+
+def test_rollout_func_refuses_turns_without_an_observation_or_a_token():
+    with pytest.raises(InvalidArgumentError, match=r"must contain \{observation\}, got 'x'"):
+        played(Player(), turn="x")
+    with pytest.raises(InvalidArgumentError, match="`turn` must contain a token of the model"):
+        played(Player(["5", "5"]), turn="{observation}", to_text=lambda observation: "")
+
+
+# episode_reward -----------------------------------------------------------------------------------
+
+
+def test_episode_reward_logs_episodes(caplog):
+    log = Log()
+    found = played(Player(["3", "9", "1"], ["7", "1"]), "abc", n=3, max_turns=2)
+    assert scored(found, episode_reward("lock"), **log.hooks) == [2.0, None, 0.0]
+    assert set(log.columns) == {
+        "lock/steps", "lock/invalid_actions", "lock/rubric_0", "lock/error", "lock/fingerprint",
+    }  # fmt: skip
+    assert log.columns["lock/steps"] == [2.0, 1.0, 2.0]
+    assert log.columns["lock/rubric_0"][0] == 2.0
+    assert math.isnan(log.columns["lock/rubric_0"][1])
+    assert log.columns["lock/fingerprint"][0] == Lock().rubric.fingerprint()
+    assert log.metrics["lock/failed"] == [0.0, 1.0, 0.0]
+    assert "1 of 3 rewards of lock failed" in caplog.text
+
+
+def test_episode_reward_only_logs_environments_that_own_the_reward():
+    log = Log()
+    environments = [play([[3], [7]])[0], play([[9]])[0]]
+    found = called(episode_reward(), ["", ""], environments=environments, **log.hooks)
+    assert found == [None, None]
+    assert log.columns["episode/rubric_0"][0] == 2.0
+    assert log.metrics["episode/failed"] == [0.0, 1.0]
+
+
+def test_episode_reward_needs_episodes():
+    with pytest.raises(InvalidArgumentError, match="`episode_reward` needs episodes that"):
+        called(episode_reward(), ["A: 42"])
+
+
+def test_reward_func_gives_none_where_the_episode_failed():
+    func = reward_func(Words(), name="words")
+    found = played(Player(["3", "9"], ["7"]))
+    assert scored(found, func) == [0.0, None]
+    environments = [play([[3]])[0], play([[8]])[0]]
+    assert called(func, ["a b", "a"], environments=environments) == [2.0, None]

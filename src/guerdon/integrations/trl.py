@@ -1,40 +1,62 @@
-"""Rewards and step credit for TRL's `GRPOTrainer`.
+"""Rewards, environments and step credit for TRL's `GRPOTrainer`.
 
 `reward_func` turns a rubric tree, a reward function or a pipeline's file into one of its
-``reward_funcs``; `reward_funcs` turns a `WeightedSum` into several. `StepCredit` replaces the one
-advantage of each completion by one for each of its turns; ``StepCreditGRPOTrainer`` is
-``GRPOTrainer`` with it. Only ``StepCreditGRPOTrainer`` imports TRL.
+``reward_funcs``; `reward_funcs` turns a `WeightedSum` into several. `environment_factory` turns an
+environment into a tool that the model calls, and `rollout_func` plays a pool of environments with
+the trainer's model; `episode_reward` logs their episodes. `StepCredit` replaces the one advantage
+of each completion by one for each of its turns; ``StepCreditGRPOTrainer`` is ``GRPOTrainer`` with
+it. Only ``StepCreditGRPOTrainer`` imports TRL.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import groupby
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from guerdon._validation import as_score, shown
+from guerdon._validation import as_score, check_integer, shown
 from guerdon.credit.batch import StepBatch
 from guerdon.credit.credit import Credit
 from guerdon.credit.estimators import ESTIMATORS
 from guerdon.credit.tokens import to_token_advantages
-from guerdon.errors import InvalidArgumentError, MissingExtraError
+from guerdon.envs.pool.pool import SyncEnvPool
+from guerdon.errors import (
+    EnvError,
+    EpisodeError,
+    InvalidActionError,
+    InvalidArgumentError,
+    MissingExtraError,
+)
 from guerdon.integrations.conversation_reward import ConversationReward, RewardLike
+from guerdon.integrations.stepping import LocalEnvironment, MakeEnv
+from guerdon.integrations.text_episode import ToText
+from guerdon.rollouts.playing.observations import observation_text
 from guerdon.rubrics.containers import WeightedSum
+from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
+from guerdon.types.action import Action
 from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.observation import Observation
+from guerdon.types.tools import tool_schema
 
 if TYPE_CHECKING:
     StepCreditGRPOTrainer: Any
 
-__all__ = ["RewardFunc", "StepCredit", "reward_func", "reward_funcs", "turn_index"]
+__all__ = [
+    "EpisodeReward", "RewardFunc", "StepCredit", "environment_factory", "episode_reward",
+    "reward_func", "reward_funcs", "rollout_func", "turn_index",
+]  # fmt: skip
 
 _logger = logging.getLogger(__name__)
 
@@ -43,8 +65,11 @@ Rewards: TypeAlias = "list[float | None]"
 # Columns of a dataset with other meanings as arguments of a reward function.
 _CONVERSATION = frozenset(("messages", "rollouts_messages", "ground_truth", "ground_truths"))
 
+# The column of the episodes that `rollout_func` played.
+_EPISODES = "guerdon_episodes"
+
 # What TRL passes beside the columns of the dataset.
-_HOOKS = ("trainer_state", "log_extra", "log_metric", "environments")
+_HOOKS = ("trainer_state", "log_extra", "log_metric", "environments", _EPISODES)
 
 
 # Reward functions ---------------------------------------------------------------------------------
@@ -101,14 +126,69 @@ def _make(reward: Any, name: str, *settings: Any) -> RewardFunc:
     return made
 
 
-class RewardFunc:
-    """A reward in the form that TRL calls; `reward_func` makes it.
+class _Logged:
+    """Results as rewards, with logs.
 
     Attributes:
         results: The results of the latest batch, one for each completion.
     """
 
     results: list[EvaluateResult]
+
+    def __init__(self, name: str, components: Sequence[str] = ()) -> None:
+        self.__name__ = name
+        self._components = dict.fromkeys(components)
+        self.results = []
+
+    def _rewards(
+        self, results: list[EvaluateResult], fingerprints: list[Any], hooks: Mapping[str, Any]
+    ) -> Rewards:
+        self.results = results
+        episodes = _episodes(hooks) or [None] * len(results)
+        rewards = [  # TRL counts None beside the number of another function as 0
+            result.score if result.is_score_valid and not (episode and episode.error) else None
+            for result, episode in zip(results, episodes, strict=True)
+        ]
+        failed = [
+            result.error or result.reason or "it was marked invalid"
+            for result in results
+            if not result.is_score_valid
+        ]
+        if failed:
+            _logger.warning(
+                "%d of %d rewards of %s failed and have no advantage; the first: %s",
+                len(failed), len(results), self.__name__, failed[0],
+            )  # fmt: skip
+        if hooks.get("log_extra") is not None:
+            self._log(rewards, fingerprints, hooks["log_extra"], hooks["log_metric"])
+        return rewards
+
+    def _log(
+        self, rewards: Rewards, fingerprints: list[Any], log_extra: Any, log_metric: Any
+    ) -> None:
+        """Log all components of each row; TRL's table needs the same columns each time."""
+        rows = [_numbers(result.metrics) for result in self.results]
+        for row in rows:  # reward functions name them in their results alone
+            self._components |= dict.fromkeys(row)
+        for name in self._components:
+            column = f"{self.__name__}/{name}"
+            log_extra(column, [row.get(name, math.nan) for row in rows])
+            for row in rows:  # the mean over those that have it, on all processes
+                if name in row:
+                    log_metric(column, row[name])
+        for reward in rewards:
+            log_metric(f"{self.__name__}/failed", float(reward is None))
+        log_extra(f"{self.__name__}/error", [result.error for result in self.results])
+        log_extra(f"{self.__name__}/fingerprint", fingerprints)
+
+
+class RewardFunc(_Logged):
+    """A reward in the form that TRL calls; `reward_func` makes it.
+
+    Attributes:
+        results: The results of the latest batch, one for each completion.
+    """
+
     _made_of: tuple[Any, ...]
 
     def __init__(
@@ -119,13 +199,11 @@ class RewardFunc:
         group: str | None,
         parameters: dict[str, Any],
     ) -> None:
-        self.__name__ = name
+        super().__init__(name, scoring.names)
         self._scoring, self._function = scoring, scoring.function
         self._ground_truth, self._group = ground_truth, group
         self._parameters = parameters
-        self._components = dict.fromkeys(scoring.names)
         self._count = 0  # of the rollouts that were scored
-        self.results = []
 
     @property
     def fingerprint(self) -> str:
@@ -210,37 +288,8 @@ class RewardFunc:
 
     def _finished(self, found: list[Any], hooks: dict[str, Any]) -> Rewards:
         batch = self._function.mode == "batch"
-        self.results = results = [each for group in found for each in group] if batch else found
-        rewards = [result.score if result.is_score_valid else None for result in results]
-        failed = [
-            result.error or result.reason or "it was marked invalid"
-            for result in results
-            if not result.is_score_valid
-        ]
-        if failed:
-            _logger.warning(
-                "%d of %d rewards of %s failed and have no advantage; the first: %s",
-                len(failed), len(results), self.__name__, failed[0],
-            )  # fmt: skip
-        if hooks["log_extra"] is not None:
-            self._log(rewards, hooks["log_extra"], hooks["log_metric"])
-        return rewards
-
-    def _log(self, rewards: Rewards, log_extra: Any, log_metric: Any) -> None:
-        """Log all components of each row; TRL's table needs the same columns each time."""
-        rows = [_numbers(result.metrics) for result in self.results]
-        for row in rows:  # reward functions name them in their results alone
-            self._components |= dict.fromkeys(row)
-        for name in self._components:
-            column = f"{self.__name__}/{name}"
-            log_extra(column, [row.get(name, math.nan) for row in rows])
-            for row in rows:  # the mean over those that have it, on all processes
-                if name in row:
-                    log_metric(column, row[name])
-        for reward in rewards:
-            log_metric(f"{self.__name__}/failed", float(reward is None))
-        log_extra(f"{self.__name__}/error", [result.error for result in self.results])
-        log_extra(f"{self.__name__}/fingerprint", [self.fingerprint] * len(rows))
+        results = [each for group in found for each in group] if batch else found
+        return self._rewards(results, [self.fingerprint] * len(results), hooks)
 
 
 class _AsyncRewardFunc(RewardFunc):
@@ -376,6 +425,516 @@ def _none_together(columns: list[Rewards]) -> list[Rewards]:
     ]
 
 
+# Episodes of environments -------------------------------------------------------------------------
+
+
+@dataclass
+class _Episode:
+    """An episode that is being played: what each step began with, and what it earned."""
+
+    to_text: Callable[[Any], str]
+    components: dict[str, float | None] = field(default_factory=dict)  # their sums
+    state: str = ""  # the text of the latest observation
+    done: bool = False
+    error: str | None = None  # of the first failure, which ends it
+    states: list[str] = field(default_factory=list)
+    rewards: Rewards = field(default_factory=list)
+    refused: int = 0  # actions that were not valid
+    fingerprint: str | None = None
+
+    def see(self, observation: Observation) -> str:
+        """Return the text of an observation."""
+        self.state, self.done = self.to_text(observation), observation.done
+        return self.state
+
+    def step(self, observation: Observation) -> str:
+        """Record a step, and return the text of its observation."""
+        metadata = observation.metadata
+        reason = metadata.get("reward_error") or metadata.get("error") or "the step set no reward"
+        if observation.reward is None:
+            return self.fail(f"step {len(self.rewards)}: {reason}")
+        self._add(observation.reward)
+        self.fingerprint = metadata.get("reward_fingerprint")
+        for name, score in (metadata.get("reward_components") or {}).items():
+            self.components[name] = (self.components.get(name) or 0.0) + score
+        return self.see(observation)
+
+    def refuse(self, reason: str) -> str:
+        """Record an action that was not valid, after which the environment is where it was."""
+        self.refused += 1
+        self._add(0.0)
+        return reason
+
+    def fail(self, error: str) -> str:
+        """Record a failure of the environment or its reward: a step without a reward."""
+        self._add(None)
+        self.error = error
+        return error
+
+    def _add(self, reward: float | None) -> None:
+        self.states.append(self.state)
+        self.rewards.append(reward)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended or failed."""
+        return self.done or self.error is not None
+
+    @property
+    def reward(self) -> float | None:
+        """The sum of the rewards of its steps; None if it failed."""
+        return None if self.error is not None else _total(self.rewards)
+
+    def result(self) -> EvaluateResult:
+        """Return its reward with what is logged."""
+        metrics = {"steps": len(self.rewards), "invalid_actions": self.refused, **self.components}
+        return EvaluateResult(score=self.reward, error=self.error, metrics=metrics)
+
+
+def _total(rewards: Rewards) -> float:
+    return math.fsum(reward for reward in rewards if reward is not None)
+
+
+def _episodes(hooks: Mapping[str, Any]) -> list[_Episode | None] | None:
+    """The episodes of a batch that `rollout_func` or `environment_factory` played."""
+    environments = hooks.get("environments")
+    if environments is None:
+        return hooks.get(_EPISODES)
+    return [getattr(environment, "_episode", None) for environment in environments]
+
+
+class EpisodeReward(_Logged):
+    """The reward of episodes, with logs; `episode_reward` makes it.
+
+    Attributes:
+        results: The results of the latest batch, one for each completion.
+    """
+
+    def __call__(self, prompts: Any = None, completions: Any = None, **columns: Any) -> Rewards:
+        """Return the reward of each episode, None where it failed.
+
+        Args:
+            prompts: The prompts, which are not used.
+            completions: The completions, which are not used.
+            **columns: The columns, and what TRL passes beside them.
+
+        Raises:
+            InvalidArgumentError: Neither function played the episodes.
+        """
+        episodes = _episodes(columns)
+        if episodes is None or None in episodes:
+            raise InvalidArgumentError(
+                "`episode_reward` needs episodes that `rollout_func` or `environment_factory` of "
+                "guerdon.integrations.trl played"
+            )
+        results = [each.result() for each in episodes if each is not None]
+        fingerprints = [each.fingerprint for each in episodes if each is not None]
+        rewards = self._rewards(results, fingerprints, columns)
+        # An environment's `get_reward` is a column of its own.
+        return rewards if columns.get("environments") is None else [None] * len(rewards)
+
+
+def episode_reward(name: str = "episode") -> EpisodeReward:
+    """Make the reward function of the episodes of `rollout_func`, which also logs them.
+
+    The reward of an episode is the sum of the rewards of its steps, and None if it failed. With the
+    environments of `environment_factory`, whose own ``get_reward`` is the reward, it logs only.
+
+    Example:
+        >>> from guerdon.integrations.trl import episode_reward
+        >>> episode_reward().__name__
+        'episode'
+
+    Args:
+        name: Its name in TRL's logs.
+    """
+    return EpisodeReward(name)
+
+
+# An environment as a tool -------------------------------------------------------------------------
+
+
+def environment_factory(
+    env: MakeEnv, *, tool: str | None = None, to_text: ToText = None
+) -> Callable[[], Any]:
+    """Make the `environment_factory` of TRL's `GRPOTrainer`: an environment that is a tool.
+
+    A call of the tool is an action, and its answer the text of the observation. The reward is the
+    sum of the rewards of the steps. It is None, never 0, if the environment raised or a reward
+    failed; further calls are then refused, and the next reset makes a new environment. Arguments
+    that aren't a valid action are answered with the error, and take no step.
+
+    ``reset`` gets the row of the dataset, and passes the arguments that the environment's reset
+    accepts; ``seed`` or a task's number must be a column, so that the episodes of a group are
+    alike. TRL appends the text of the first observation to the last message of the prompt. An
+    environment is closed when the trainer is no longer used, or when the process ends.
+
+    For `StepCredit`, ``states="states"`` are the texts of the observations before each turn, and
+    ``step_rewards="step_rewards"`` the sums of the rewards of the calls of each turn. A turn after
+    the episode's end has no step.
+
+    Example:
+        >>> import inspect
+        >>> from examples.connect4.environment import Connect4Environment
+        >>> from guerdon.integrations.trl import environment_factory
+        >>> game = environment_factory(Connect4Environment)()
+        >>> board = game.reset(seed=3, prompt=[{"role": "user", "content": "Play."}])
+        >>> str(inspect.signature(game.connect4_action))
+        '(*, column: int) -> str'
+        >>> board = game.connect4_action(column=2)
+        >>> game.get_reward()
+        0.0
+
+    Args:
+        env: An environment class, or a function that returns an environment.
+        tool: The name of the tool; by default that of the action's class, in snake case. Its
+            description and arguments are those of `tool_schema`.
+        to_text: Returns the text of an observation; by default its own text, or else its JSON.
+
+    Returns:
+        A callable that makes an environment in the form that TRL uses. It can be pickled if `env`
+        and `to_text` can.
+    """
+    return _Factory(env, tool, to_text)
+
+
+class _Factory:
+    """Makes environments of one class, by which TRL recognizes them."""
+
+    def __init__(self, env: MakeEnv, tool: str | None, to_text: ToText) -> None:
+        self._made_of = (env, tool, to_text)
+        self._kind: type[_ToolEnvironment] | None = None
+
+    def __call__(self) -> _ToolEnvironment:
+        env, tool, to_text = self._made_of
+        game = LocalEnvironment(env)
+        if self._kind is None:
+            self._kind = _tool_class(type(game.environment), tool)
+        return self._kind(env, to_text, game)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Factory, self._made_of
+
+
+class _ToolEnvironment:
+    """An environment as TRL uses it: all public functions of its class but two are tools."""
+
+    _tool: str
+
+    def __init__(self, env: MakeEnv, to_text: ToText, game: LocalEnvironment) -> None:
+        self._env, self._to_text = env, to_text or observation_text
+        names = [name for name, _ in game.environment.rubric.named_rubrics()]
+        self._components: dict[str, float | None] = dict.fromkeys(names)
+        self._episode = _Episode(self._to_text)
+        self._use(game)
+
+    def _use(self, game: LocalEnvironment) -> None:
+        self._game, self._is_broken = game, False
+        self._close = weakref.finalize(self, game.close)
+
+    def reset(self, **row: Any) -> str:
+        """Begin an episode, and return the text of the first observation."""
+        self._episode = _Episode(self._to_text, dict(self._components))
+        seed = row.pop("seed", None)
+        try:
+            if self._is_broken:
+                self._close()
+                self._use(LocalEnvironment(self._env))
+            return self._episode.see(self._game.reset(seed, row))
+        except Exception as error:
+            self._failed(error)
+            return ""
+
+    def get_reward(self) -> float | None:
+        """Return the reward of the episode, None if it failed."""
+        return self._episode.reward
+
+    def _call(self, arguments: dict[str, Any]) -> str:
+        """Take a step. TRL shows what it raises to the model, and counts it."""
+        episode = self._episode
+        if episode.is_over:
+            raise EpisodeError(episode.error or "the episode has ended")
+        try:
+            return episode.step(self._game.step(arguments))
+        except InvalidActionError as error:
+            episode.refuse(str(error))
+            raise
+        except Exception as error:
+            raise EnvError(self._failed(error)) from error
+
+    def _failed(self, error: Exception) -> str:
+        self._is_broken = True
+        return self._episode.fail(describe_failure(error, "the environment failed"))
+
+    def _turns(self, completion: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+        """The state and the reward of each turn, whose calls are steps of the environment.
+
+        The messages have calls without a step: those of other tools, those after the end, and those
+        of the last turn if TRL's limit of calls was reached.
+        """
+        episode = self._episode
+        states: list[str] = []
+        rewards: Rewards = []
+        place = 0
+        for message in completion:
+            if message["role"] != "assistant":
+                continue
+            if episode.is_over and place == len(episode.rewards):
+                break
+            calls = sum(map(self._is_own, message.get("tool_calls") or ()))
+            states.append([*episode.states, episode.state][place])
+            taken = episode.rewards[place : place + calls]
+            rewards.append(_total(taken))
+            place += len(taken)
+        if episode.error is not None:
+            rewards[-1] = None
+        return {"states": states, "step_rewards": rewards}
+
+    def _is_own(self, call: Mapping[str, Any]) -> bool:
+        function = call.get("function") or {}
+        return function.get("name") == self._tool and isinstance(function.get("arguments"), dict)
+
+
+def _tool_class(environment: Any, tool: str | None) -> type[_ToolEnvironment]:
+    call = _tool_function(environment.action_type, tool)
+    name = call.__name__
+    if not name.isidentifier() or name.startswith("_") or hasattr(_ToolEnvironment, name):
+        raise InvalidArgumentError(
+            f"`tool` must be the name of a function other than reset and get_reward, got {name!r}"
+        )
+    members = {name: call, "_tool": name}
+    return type(environment.__name__, (_ToolEnvironment,), members)
+
+
+def _tool_function(action_type: type[Action], tool: str | None) -> Callable[..., str]:
+    """The function of a tool, with the signature and the docstring by which TRL describes it."""
+
+    def call(self: _ToolEnvironment, /, **arguments: Any) -> str:
+        return self._call(arguments)
+
+    schema = tool_schema(action_type, name=tool)["function"]
+    fields, required = schema["parameters"]["properties"], schema["parameters"].get("required", ())
+    hints = {each.alias or name: each.annotation for name, each in action_type.model_fields.items()}
+    empty = inspect.Parameter.empty
+    parameters = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[name],
+            default=empty if name in required else None,
+        )
+        for name in fields
+    ]  # fmt: skip
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    lines = [f"    {name}: {_described(name, each)}" for name, each in fields.items()]
+    call.__name__ = schema["name"]
+    call.__annotations__ = {name: hints[name] for name in fields} | {"return": str}
+    call.__signature__ = inspect.Signature([own, *parameters], return_annotation=str)  # type: ignore[attr-defined]
+    call.__doc__ = "\n".join([schema["description"] or schema["name"], "", "Args:", *lines])
+    return call
+
+
+# What a type hint contains of a JSON Schema.
+_IN_HINT = frozenset(("type", "enum", "const", "items", "prefixItems", "anyOf", "$ref"))
+
+
+def _described(name: str, schema: Mapping[str, Any]) -> str:
+    """The description of an argument, with what its type hint lacks, such as bounds."""
+    text = " ".join(schema.get("description", name.replace("_", " ")).split())
+    beside = {key: value for key, value in schema.items() if key not in _IN_HINT}
+    beside.pop("description", None)
+    more = ", ".join(f"{key} {value}" for key, value in beside.items())
+    return f"{text} ({more})" if more else text
+
+
+# A pool of environments ---------------------------------------------------------------------------
+
+_OBSERVATION = "{observation}"
+
+
+def rollout_func(
+    pool: SyncEnvPool,
+    *,
+    max_turns: int,
+    turn: str,
+    to_action: Callable[[str], Action | Mapping[str, Any]],
+    to_text: ToText = None,
+    reset_arguments: Callable[[Any], Mapping[str, Any]] | None = None,
+) -> Callable[[list[Any], Any], dict[str, Any]]:
+    r"""Make the `rollout_func` of TRL's `GRPOTrainer`: the episodes of a pool, in lock-step.
+
+    In each turn, one batch is generated for all episodes that go on, and one step is taken in each.
+    An episode ends when its environment is done, after `max_turns`, or where its tokens fill the
+    model's context. ``max_completion_length`` limits each turn. TRL appends nothing: the text of
+    the first observation follows the prompt here, in the last message of a conversation.
+
+    An episode whose environment raised, took too long, or whose reward failed ends, and its reward
+    is None. A text that isn't a valid action takes no step and earns 0; the next turn shows the
+    error.
+
+    Besides what TRL requires, with ``env_mask``, the result has the columns ``states`` (the text of
+    the observation before each turn) and ``step_rewards`` for `StepCredit`, and the episodes for
+    `episode_reward`.
+
+    Example:
+        >>> from guerdon.integrations.trl import episode_reward, rollout_func
+        >>> def trainer(pool, **options):  # in `with EnvPool(Lock, n=64).sync() as pool`
+        ...     from trl import GRPOTrainer
+        ...     play = rollout_func(pool, max_turns=8, to_action=lambda text: {"digit": int(text)},
+        ...         turn="\n<|im_start|>user\n{observation}<|im_end|>\n<|im_start|>assistant\n")
+        ...     return GRPOTrainer(rollout_func=play, reward_funcs=[episode_reward()], **options)
+
+    Args:
+        pool: The environments, as ``EnvPool(…).sync()`` that is open. If a batch has more prompts
+            than the pool has environments, they are played one part after another.
+        max_turns: The maximum number of turns of an episode, at least 1.
+        turn: The text between two actions, in the model's template, after the token that ends the
+            model's turn; ``{observation}`` in it is replaced with the text of the observation.
+        to_action: Returns the action for the model's text, without special tokens. It raises
+            `InvalidActionError` or another `ValueError` for a text that isn't an action.
+        to_text: Returns the text of an observation; by default its own text, or else its JSON.
+        reset_arguments: Returns the arguments of the environment's reset, such as ``seed``, for a
+            prompt. By default each group of generations gets a seed of its own: 0, 1, ….
+
+    Raises:
+        InvalidArgumentError: `turn` doesn't contain ``{observation}``.
+    """
+    if _OBSERVATION not in turn:
+        raise InvalidArgumentError(f"`turn` must contain {_OBSERVATION}, got {shown(turn)}")
+    check_integer("max_turns", max_turns, low=1)
+    return _Rollouts(pool, max_turns, turn, to_action, to_text or observation_text, reset_arguments)
+
+
+@dataclass
+class _Rollout(_Episode):
+    """An episode that is being generated."""
+
+    prompt_ids: list[int] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)  # 1 for the tokens of the model
+    logprobs: list[float] = field(default_factory=list)
+    answer_ids: list[int] = field(default_factory=list)  # of the observation, for the next turn
+
+    @property
+    def context(self) -> list[int]:
+        """The tokens before the next turn."""
+        return self.prompt_ids + self.ids + self.answer_ids
+
+    def add(self, ids: Sequence[int], mask: int, logprobs: Sequence[float] | None = None) -> None:
+        """Append tokens; those of an observation have no log-probabilities."""
+        self.ids += ids
+        self.mask += [mask] * len(ids)
+        self.logprobs += logprobs or [0.0] * len(ids)
+
+
+@dataclass
+class _Rollouts:
+    """Plays the episodes of a batch; called by TRL."""
+
+    pool: SyncEnvPool
+    max_turns: int
+    turn: str
+    to_action: Callable[[str], Action | Mapping[str, Any]]
+    to_text: Callable[[Any], str]
+    reset_arguments: Callable[[Any], Mapping[str, Any]] | None
+    seeds: Iterator[int] = field(default_factory=count)
+
+    def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
+        resets, size = self._resets(prompts, trainer), len(self.pool)
+        played: list[_Rollout] = []
+        for start in range(0, len(prompts), size):
+            part = slice(start, start + size)
+            played += self._play(prompts[part], resets[part], trainer)
+        has_logprobs = any(any(each.logprobs) for each in played)  # transformers returns none
+        return {
+            "prompt_ids": [each.prompt_ids for each in played],
+            "completion_ids": [each.ids for each in played],
+            "logprobs": [each.logprobs for each in played] if has_logprobs else None,
+            "env_mask": [each.mask for each in played],
+            "states": [each.states for each in played],
+            "step_rewards": [each.rewards for each in played],
+            _EPISODES: played,
+        }
+
+    def _resets(self, prompts: list[Any], trainer: Any) -> list[dict[str, Any]]:
+        if self.reset_arguments is not None:
+            return [dict(self.reset_arguments(prompt)) for prompt in prompts]
+        training = trainer.model.training
+        size = trainer.num_generations if training else trainer.num_generations_eval
+        groups = [next(self.seeds) for _ in range(0, len(prompts), size)]
+        return [{"seed": groups[row // size]} for row in range(len(prompts))]
+
+    def _play(
+        self, prompts: list[Any], resets: list[dict[str, Any]], trainer: Any
+    ) -> list[_Rollout]:
+        seeds = [reset.pop("seed", None) for reset in resets]
+        first = self.pool.reset_batch(seeds, range(len(prompts)), options=resets)
+        played = [_Rollout(self.to_text) for _ in prompts]
+        for place, (one, observation) in enumerate(zip(played, first, strict=True)):
+            if "error" in observation.metadata:
+                one.fail(f"the reset failed: {observation.metadata['error']}")
+            else:
+                prompts[place] = _with_text(prompts[place], one.see(observation))
+        for one, ids in zip(played, trainer._tokenize_prompts(prompts)[0], strict=True):
+            one.prompt_ids = ids
+        limit = trainer.model.config.max_position_embeddings
+        for _ in range(self.max_turns):
+            playing = {
+                slot: one
+                for slot, one in enumerate(played)
+                if not one.is_over and len(one.context) < limit
+            }
+            if playing:
+                self._take_turn(playing, trainer)
+        for one in played:
+            if not one.ids:  # TRL requires a token
+                one.add([trainer.processing_class.eos_token_id], 0)
+        return played
+
+    def _take_turn(self, playing: Mapping[int, _Rollout], trainer: Any) -> None:
+        """Generate a turn of each episode, and take its step."""
+        tokenizer, rollouts = trainer.processing_class, playing.values()
+        for one in rollouts:
+            one.add(one.answer_ids, 0)
+            one.answer_ids = []
+        contexts = [one.context for one in rollouts]
+        found, logprobs = trainer._generate_single_turn(contexts, None, {}, num_generations=1)
+        for one, ids, each in zip(rollouts, found, logprobs or [None] * len(found), strict=True):
+            one.add(ids, 1, each)
+        actions: list[Any] = [None] * len(self.pool)
+        answers: dict[int, str] = {}
+        texts = tokenizer.batch_decode(found, skip_special_tokens=True)
+        for (slot, one), text in zip(playing.items(), texts, strict=True):
+            try:
+                actions[slot] = self.to_action(text)
+            except ValueError as error:
+                answers[slot] = one.refuse(str(error))
+        for slot, observation in enumerate(self.pool.step_batch(actions)):
+            if observation is not None:
+                answers[slot] = _answer(playing[slot], observation)
+        for slot, one in playing.items():
+            text = self.turn.replace(_OBSERVATION, answers[slot])
+            one.answer_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+            if not one.answer_ids and not one.is_over:  # the next turn would continue this one
+                raise InvalidArgumentError(
+                    f"`turn` must contain a token of the model, got none of {text!r:.80}"
+                )
+
+
+def _with_text(prompt: Any, text: str) -> Any:
+    """The prompt with the first observation at its end, as TRL appends it."""
+    if isinstance(prompt, str):
+        return prompt + text
+    return [*prompt[:-1], {**prompt[-1], "content": prompt[-1]["content"] + text}]
+
+
+def _answer(episode: _Episode, observation: Observation) -> str:
+    """Record a step of a pool, which returns an observation for an action that it refused, too."""
+    metadata = observation.metadata
+    is_known = observation.reward is not None or "reward_error" in metadata
+    if not is_known and not observation.done and "error" in metadata:
+        return episode.refuse(str(metadata["error"]))
+    return episode.step(observation)
+
+
 # Step credit --------------------------------------------------------------------------------------
 
 
@@ -415,8 +974,8 @@ class StepCredit:
         states: The column that contains the state of each turn, a list for each completion: a
             column of the dataset, a field of ``rollout_func``, or an attribute of the environment.
             None means that there are no states.
-        step_rewards: The column that contains the reward of each turn; None takes them from the
-            reward functions.
+        step_rewards: The column that contains the reward of each turn, likewise; None takes them
+            from the reward functions. A completion with a None among them has no score.
         **kwargs: Those of the trainer.
 
     Raises:
@@ -453,6 +1012,7 @@ class StepCredit:
         trainer: Any = super()
         rewards = trainer._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._inputs, self._rewards = inputs, rewards.double().cpu().numpy()
+        self._completions = completions
         # The first turn of each completion, counted with those of its prompt, and their number.
         self._spans = [
             (_turns(_messages(prompt, "user")), _turns(_messages(completion, "assistant")))
@@ -482,8 +1042,10 @@ class StepCredit:
         trainer: Any = self
         rewards = self._rewards
         weighted = rewards * trainer.reward_weights.double().cpu().numpy()
-        is_valid = ~np.isnan(rewards).all(axis=1)
         states, given = self._column(self._states), self._column(self._step_rewards)
+        is_valid = ~np.isnan(rewards).all(axis=1)
+        if given is not None:
+            is_valid &= [None not in row for row in given]
         counts = np.maximum(_lengths(written, states, given), 1)
         by_turn: Sequence[Any] = self._turn_rewards(weighted, counts) if given is None else given
         training = trainer.model.training
@@ -506,7 +1068,8 @@ class StepCredit:
             return None
         inputs, environments = self._inputs, getattr(self, "environments", None)
         if environments is not None and name not in inputs[0]:
-            return [getattr(environment, name) for environment in environments]
+            rows = zip(environments, self._completions, strict=True)
+            return [_of_turns(environment, completion, name) for environment, completion in rows]
         if name not in inputs[0]:
             raise InvalidArgumentError(
                 f"no column {name!r} for step credit, only {sorted(inputs[0])}"
@@ -553,6 +1116,13 @@ class StepCredit:
         logged.clear()
         logged.extend(kept + means)
         trainer._logs["extra"]["step_advantages"].extend(each.tolist() for each in by_turn)
+
+
+def _of_turns(environment: Any, completion: Any, name: str) -> Sequence[Any]:
+    if isinstance(environment, _ToolEnvironment):
+        return environment._turns(completion)[name]
+    found: Sequence[Any] = getattr(environment, name)
+    return found
 
 
 def _lengths(

@@ -1,0 +1,128 @@
+"""A lock with three dials, which a tiny model learns to open with TRL: GRPO and GiGPO side by side.
+
+``python -m trainers.trl_lock --seeds 0 1 2`` trains both with each seed, prints the figures and
+draws the curves; see `trainers.curves`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from trl import GRPOTrainer
+
+from guerdon import Action, Environment, EnvPool, Observation, Rubric, State
+from guerdon.credit import gigpo
+from guerdon.integrations.trl import StepCreditGRPOTrainer, episode_reward, rollout_func
+from trainers.curves import Curve, main
+from trainers.trl_digits import make_tokenizer, make_trainer
+
+DIALS = ("first", "second", "third")
+COMBINATION = (3, 1, 4)
+MAX_TURNS, BEST = 8, 3
+WORDS = ("<pad>", "<eos>", *"01234567", "open", *DIALS)
+BATCH = 160
+
+METHODS: dict[str, dict[str, Any]] = {
+    "GRPO": {"kind": GRPOTrainer},
+    "GiGPO": {
+        "kind": StepCreditGRPOTrainer,
+        "credit": partial(gigpo, gamma=0.95),
+        "states": "states",
+        "step_rewards": "step_rewards",
+    },
+}
+
+
+class Turn(Action):
+    """Turns the dial to a digit."""
+
+    digit: int
+
+
+class Dial(Observation):
+    """The dial that is next."""
+
+    text: str
+
+
+class Opened(Rubric):
+    """The lock is open."""
+
+    score_range = (0.0, 1.0)
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Look at it."""
+        return float(observation.done)
+
+
+class Lock(Environment[Turn, Dial, State]):
+    """Three dials, one after another, which move on at the right digit."""
+
+    def __init__(self) -> None:
+        super().__init__(rubric=Opened())
+        self.opened = 0
+
+    def reset(self, **kwargs: Any) -> Dial:
+        """Lock it."""
+        self._reset_rubric()
+        self.opened = 0
+        return Dial(text=DIALS[0])
+
+    def step(self, action: Turn, **kwargs: Any) -> Dial:
+        """Turn the dial."""
+        self.opened += action.digit == COMBINATION[self.opened]
+        is_open = self.opened == len(DIALS)
+        text = "" if is_open else DIALS[self.opened]
+        return self.score(action, Dial(text=text, done=is_open))
+
+    @property
+    def state(self) -> State:
+        """The state, which is empty."""
+        return State()
+
+
+def lock_trainer(pool: Any, folder: Any, *, settings: dict[str, Any], **options: Any) -> Any:
+    """Return a trainer that plays the locks of a pool; a turn is one word.
+
+    Args:
+        pool: The locks.
+        folder: Where it writes.
+        settings: Settings of `GRPOConfig` other than those of the digit task.
+        **options: Further arguments of `make_trainer`.
+    """
+    play = rollout_func(
+        pool,
+        max_turns=MAX_TURNS,
+        turn=" {observation}",
+        to_action=lambda text: {"digit": int(text)},
+    )
+    return make_trainer(
+        [episode_reward()],
+        folder,
+        tokenizer=make_tokenizer(WORDS),
+        prompt=lambda digit: "open ",
+        rollout_func=play,
+        settings={"max_completion_length": 1, **settings},
+        **options,
+    )
+
+
+def learn(method: str, seed: int, folder: Any, **settings: Any) -> Curve:
+    """Train with a method, and return the mean number of turns in every ten steps.
+
+    Args:
+        method: One of `METHODS`.
+        seed: The seed of the model and of its words.
+        folder: Where the trainer writes.
+        **settings: Settings of `GRPOConfig` other than those of the task.
+    """
+    with EnvPool(Lock, n=BATCH).sync() as pool:
+        trainer = lock_trainer(pool, folder, seed=seed, settings=settings, **METHODS[method])
+        trainer.train()
+    rows = [row for row in trainer.state.log_history if "episode/steps" in row]
+    return [(row["step"], row["episode/steps"]) for row in rows]
+
+
+if __name__ == "__main__":
+    main(learn, [*METHODS], name="trl-lock", label="turns to open the lock", best=BEST)
