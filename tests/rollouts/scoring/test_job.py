@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from guerdon.credit import ESTIMATORS
 from guerdon.errors import CreditError, InvalidArgumentError, LoadError, RolloutError, ScoringError
 from guerdon.rollouts import RLDataAligner, ScoringJob, apply_credit
 from guerdon.rollouts.crediting import CreditSettings
@@ -1049,8 +1050,10 @@ def test_scoring_job_credits_the_turns_after_examples_like_the_library(
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_scoring_job_finds_an_estimator_that_the_reward_registers(
-    row, write_rows, run, reward, workers
+    row, write_rows, run, reward, workers, monkeypatch
 ):
+    own = dict(ESTIMATORS._entries)  # what the reward registers is gone after the test
+    monkeypatch.setattr(ESTIMATORS, "_entries", own)
     spec = reward(
         f"""
             from guerdon.credit import Credit, ESTIMATORS
