@@ -16,11 +16,15 @@ ROOT = homes.ROOT
 
 
 class Trainer(NamedTuple):
-    """The packages of a trainer, the tests that need them, and its page in the documentation."""
+    """The packages of a trainer, the tests that need them, and its page in the documentation.
+
+    `version` is that of Python, if the trainer needs another than this one.
+    """
 
     packages: tuple[str, ...]
     tests: tuple[str, ...]
     page: str
+    version: str = ""
 
 
 # What SkyRL's generator and trainer import of its extra `skyrl-train`, which needs a GPU.
@@ -30,6 +34,12 @@ SKYRL_TRAIN = (
 )  # fmt: skip
 
 TRAINERS = {
+    "nemo-gym": Trainer(
+        ("nemo-gym==0.4.0",),
+        ("trainers/test_nemo_gym.py", "tests/integrations/test_nemo_gym.py"),
+        "train-with-nemo-gym",
+        version="3.12",
+    ),
     "openrlhf": Trainer(
         (homes.TORCH, "openrlhf==0.11.2", "--override=trainers/overrides-openrlhf.txt"),
         ("trainers/test_openrlhf.py", "tests/integrations/test_openrlhf.py"),
@@ -81,7 +91,7 @@ def _result(*exit_codes: int) -> str:
 def _run(name: str, trainer: Trainer) -> str:
     start = perf_counter()
     print(f"{name}: installing {', '.join(trainer.packages)}", flush=True)
-    python, missing = homes.make(name, trainer.packages)
+    python, missing = homes.make(name, trainer.packages, trainer.version)
     if missing:
         return f"skipped: {missing}"
     print(f"{name}: installed in {perf_counter() - start:.0f} s", flush=True)

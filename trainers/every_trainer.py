@@ -23,10 +23,10 @@ from typer.testing import CliRunner
 
 from guerdon import Action, Environment, Observation, Rubric, State
 from guerdon.cli import app
-from guerdon.integrations import openrlhf, skyrl, trl, verifiers, verl
+from guerdon.integrations import nemo_gym, openrlhf, skyrl, trl, verifiers, verl
 from guerdon.integrations.gymnasium import GymnasiumEnv, GymnasiumVectorEnv
 from guerdon.integrations.pettingzoo import PettingZooAECEnv
-from trainers import homes
+from trainers import gym_models, homes
 from trainers import rollouts as given
 from trainers.agreement import (
     HEADER,
@@ -125,6 +125,24 @@ def _verifiers(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
     async def score_all() -> Any:
         calls = (score(task=Data(answer=row["ground_truth"]), trace=trace_of(row)) for row in rows)
         return await asyncio.gather(*calls, return_exceptions=True)
+
+    arrived: list[Arrival] = asyncio.run(score_all())
+    return arrived
+
+
+def _nemo_gym(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    with patch.object(nemo_gym, "import_framework", return_value=gym_models.MODULE):
+        server = nemo_gym.resources_server(make_reward())()
+
+    async def score(row: dict[str, Any]) -> float:
+        prompt, completion = texts(row)
+        output = gym_models.message(completion)
+        task = gym_models.task(prompt, output, expected_answer=row["ground_truth"])
+        answer = await server.verify(server.verify.__annotations__["body"](**task))
+        return float(answer.reward)
+
+    async def score_all() -> Any:
+        return await asyncio.gather(*map(score, rows), return_exceptions=True)
 
     arrived: list[Arrival] = asyncio.run(score_all())
     return arrived
@@ -240,6 +258,7 @@ WAYS: dict[str, Callable[[Sequence[dict[str, Any]]], list[Arrival]]] = {
     "verifiers, `reward`": _verifiers,
     "verl, `compute_score`": _verl,
     "SkyRL, `reward_environment`": _skyrl,
+    "NeMo Gym, `resources_server`": _nemo_gym,
     "Gymnasium, `GymnasiumEnv`": _gymnasium,
     "Gymnasium, `GymnasiumVectorEnv(on_invalid=math.nan)`": _gymnasium_vector,
     "PettingZoo, `PettingZooAECEnv`": _pettingzoo,

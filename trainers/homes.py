@@ -27,24 +27,29 @@ class NotInstalledError(Exception):
     """A command failed; the message has its last line."""
 
 
-def make(name: str, packages: tuple[str, ...]) -> tuple[Path, str]:
+def make(name: str, packages: tuple[str, ...], version: str = "") -> tuple[Path, str]:
     """Create the virtual environment of a trainer, unless it has these packages.
 
     Args:
         name: The name of the trainer.
         packages: Its requirements.
+        version: The version of Python that it needs; by default that of this interpreter.
 
     Returns:
         Its interpreter, and the reason if it is missing, otherwise ``""``.
     """
     home = HOMES / name
     python, stamp = home / "bin" / "python", home / "installed.txt"
-    wanted = "\n".join((sys.version, *packages, *TESTS, (ROOT / "pyproject.toml").read_text()))
+    wanted = "\n".join(
+        (version or sys.version, *packages, *TESTS, (ROOT / "pyproject.toml").read_text())
+    )
     if stamp.exists() and stamp.read_text() == wanted:
         return python, ""
     try:
         uv = _uv()
-        _call(uv, "venv", "--quiet", "--clear", "--seed", "--python", sys.executable, str(home))
+        # On a machine with pyenv, uv finds the version that this variable names.
+        _call(uv, "venv", "--quiet", "--clear", "--seed", "--python", version or sys.executable,
+              str(home), PYENV_VERSION=version)  # fmt: skip
         wheels = [_torch(python) if each == TORCH else each for each in packages]
         _call(uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python),
               *wheels, *TESTS, "--editable", str(ROOT))  # fmt: skip
@@ -74,10 +79,12 @@ def _uv() -> str:
     return found
 
 
-def _call(*command: str) -> None:
+def _call(*command: str, **variables: str) -> None:
     title = " ".join(command[1:3])
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_S, env=os.environ | variables
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotInstalledError(f"{title}: {error}") from None
     if done.returncode:

@@ -77,6 +77,15 @@ MATRIX = {
         "`on_invalid`",
         "`environment`",
     ),
+    "NeMo Gym": Takes(
+        "train-with-nemo-gym.md",
+        "nemo_gym",
+        "`resources_server`",
+        "fields of the rollout, and for a sum `reward_components`",
+        "no place for it",
+        "an error of the server, or the number of `on_invalid` in a sample that is masked",
+        "–",
+    ),
     "Gymnasium, RLlib": Takes(
         "train-with-gymnasium.md",
         "gymnasium",

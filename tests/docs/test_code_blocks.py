@@ -55,6 +55,11 @@ NO_RUN_COMMANDS = {
     "guerdon serve examples/textarena",
     "guerdon serve number_env",
     "guerdon serve number_env --reward reward.yaml",
+    "gym env start --config resources_servers/word_problems/configs/word_problems.yaml "
+    "--model-type openai_model --model-url http://localhost:8000/v1 --model-api-key none "
+    "--model my-model",
+    "gym eval run --no-serve --agent word_problems_agent --input tasks.jsonl "
+    "--output rollouts.jsonl",
     "make check",
     "make demo",
     "make docs-test",
@@ -69,6 +74,7 @@ NO_RUN_COMMANDS = {
     "pip install '.[pettingzoo]'",
     "pip install '.[textarena]'",
     "pip install 'verifiers>=0.4' .",
+    "pip install nemo-gym .",
     "pip install openrlhf .",
     "pip install skyrl skyrl-gym .",
     "pip install 'verl[verl-core]' .",

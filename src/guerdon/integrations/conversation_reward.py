@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Mapping
@@ -118,6 +119,14 @@ class ConversationReward:
             columns: Further data of the task, such as ``ground_truth``.
         """
         return self.function.evaluate(messages, columns.get("ground_truth"), dict(columns))
+
+    async def evaluate_async(
+        self, messages: list[dict[str, Any]], columns: Mapping[str, Any]
+    ) -> EvaluateResult:
+        """Return the result for a conversation; a sync reward runs in a thread."""
+        # An async reward returns an awaitable at once.
+        result = await asyncio.to_thread(self.evaluate, messages, columns)
+        return await result if self.is_async else result  # type: ignore[no-any-return]
 
     def components(self, result: EvaluateResult) -> dict[str, float | None]:
         """Return the components of a rubric, all of them, with None for those not reached.

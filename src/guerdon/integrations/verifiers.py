@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -71,9 +70,7 @@ def reward(
         sampled = (place for place, node in enumerate(turns) if node.sampled)
         columns["first_turn"] = next(sampled, 0)
         messages = [_openai(node.message) for node in path]
-        # An async reward returns an awaitable at once.
-        result = await asyncio.to_thread(scoring.evaluate, messages, columns)
-        result = await result if scoring.is_async else result
+        result: Any = await scoring.evaluate_async(messages, columns)
         places = {id(node): place for place, node in enumerate(trace.nodes)}
         outputs = [each for each in result.step_outputs or () if type(each.step_index) is int]
         steps = {places[id(turns[each.step_index])]: weight * each.base_reward for each in outputs}

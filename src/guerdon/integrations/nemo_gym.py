@@ -1,0 +1,200 @@
+"""NeMo Gym: a resources server that verifies rollouts with a reward."""
+
+# Without `from __future__ import annotations`: FastAPI reads the annotations of `verify`, whose
+# classes are local, and could not find them by name.
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ConfigDict
+
+from guerdon._validation import check_number
+from guerdon.errors import RewardFunctionError
+from guerdon.integrations.conversation_reward import (
+    OnInvalid,
+    RewardLike,
+    one_at_a_time,
+    score_of,
+    substitute,
+)
+from guerdon.integrations.framework import import_framework
+from guerdon.rubrics.containers import WeightedSum
+from guerdon.types.content import text_or_parts
+from guerdon.types.evaluate_result import EvaluateResult
+
+__all__ = ["resources_server", "to_messages"]
+
+# NeMo RL reads the first and leaves the sample out of the loss; NeMo Gym reads the second and
+# writes the rollout to the file of failures.
+FAILED = {"instance_config": {"mask_sample": True}, "_ng_failure_class": "reward_failed"}
+
+
+def resources_server(
+    reward: RewardLike, *, ground_truth: str = "expected_answer", on_invalid: OnInvalid = "raise"
+) -> type[Any]:
+    """Return a class of resources servers whose `verify` is a reward.
+
+    It scores the messages of ``responses_create_params`` and of ``response``; assistant messages of
+    the prompt are not steps. The fields of the task, and those of its ``verifier_metadata``, are
+    the columns of the row.
+
+    The answer has ``reward/{name}`` for each component of the tree, null if it was not reached,
+    ``mask_sample``, ``failure_reason`` and ``reward_fingerprint``. With a `WeightedSum`,
+    ``reward_components`` contains what each child adds to the reward; otherwise it is null.
+
+    Example:
+        >>> def serve():
+        ...     from guerdon import NumericAnswer
+        ...     from guerdon.integrations.nemo_gym import resources_server
+        ...     resources_server(NumericAnswer()).run_webserver()
+
+    Args:
+        reward: A rubric, a pointwise reward function, or the name of one: the path of a
+            pipeline's file, ``module:name`` or ``file.py:name``.
+        ground_truth: The field of the task that contains the expected answer.
+        on_invalid: What a failed reward does: with ``"raise"``, `verify` responds with status 500;
+            with a finite number, it responds with this reward and ``mask_sample``.
+
+    Returns:
+        A subclass of `SimpleResourcesServer`.
+
+    Raises:
+        MissingExtraError: NeMo Gym is not installed.
+        RewardFunctionError: It is a reward function that scores batches.
+        InvalidArgumentError: The file has schedules or a curriculum, or `on_invalid` is not finite.
+    """
+    if on_invalid != "raise":
+        check_number("on_invalid", on_invalid)
+    gym: Any = import_framework("nemo_gym.base_resources_server", "pip install nemo-gym")
+    scoring = one_at_a_time(reward)
+    tree = getattr(scoring.function, "rubric", None)
+    fingerprint = scoring.fingerprint
+
+    class VerifyRequest(gym.BaseVerifyRequest):
+        model_config = ConfigDict(extra="allow")
+
+    class VerifyResponse(gym.BaseVerifyResponse):
+        model_config = ConfigDict(extra="allow")
+
+    class RewardResourcesServer(gym.SimpleResourcesServer):
+        """Verifies rollouts with the reward."""
+
+        async def verify(self, body: VerifyRequest) -> VerifyResponse:
+            result = await scoring.evaluate_async(*_conversation(body.model_dump(), ground_truth))
+            scored = {
+                **{f"reward/{name}": each for name, each in scoring.components(result).items()},
+                **_outcome(result, tree, on_invalid),
+            }
+            return VerifyResponse(
+                responses_create_params=body.responses_create_params,
+                response=body.response,
+                reward_fingerprint=fingerprint,
+                **scored,
+            )
+
+        async def aggregate_metrics(
+            self, body: gym.AggregateMetricsRequest
+        ) -> gym.AggregateMetrics:
+            # NeMo Gym 0.4 passes failed rollouts, too.
+            rows = body.verify_responses
+            body.verify_responses = [row for row in rows if "_ng_failure_class" not in row]
+            return await super().aggregate_metrics(body)
+
+    return RewardResourcesServer
+
+
+def _conversation(
+    row: dict[str, Any], ground_truth: str
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The messages and the columns of a task with its response."""
+    asked, response = row.pop("responses_create_params"), row.pop("response")
+    columns = row | (row.get("verifier_metadata") or {})
+    given, instructions = asked["input"], asked["instructions"]
+    prompt = [{"role": "system", "content": instructions}] if instructions else []
+    prompt += to_messages([{"role": "user", "content": given}] if isinstance(given, str) else given)
+    columns["ground_truth"] = columns.get(ground_truth)
+    columns["first_turn"] = sum(message["role"] == "assistant" for message in prompt)
+    return prompt + to_messages(response["output"]), columns
+
+
+def _outcome(result: EvaluateResult, tree: Any, on_invalid: OnInvalid) -> dict[str, Any]:
+    try:
+        score = score_of(result)
+    except RewardFunctionError as error:
+        failed = {"mask_sample": True, "failure_reason": str(error), "reward_components": None}
+        return {"reward": substitute(error, on_invalid, "NeMo Gym"), **failed, **FAILED}
+    added = _added(tree, result) if isinstance(tree, WeightedSum) else None
+    succeeded = {"mask_sample": False, "failure_reason": None, "reward_components": added}
+    return {"reward": score, **succeeded}
+
+
+def _added(tree: WeightedSum, result: EvaluateResult) -> dict[str, float]:
+    """What each child adds to the score, which is a sum over the steps."""
+    metrics: Any = result.metrics
+    steps = len(result.step_outputs or ())
+    return {
+        name: weight * steps * metrics.get(f"{name}/mean", metrics[name])
+        for (name, _), weight in zip(tree.named_children(), tree.weights, strict=True)
+    }
+
+
+# Messages ----------------------------------------------------------------------------------------
+
+
+def to_messages(items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return items of OpenAI's Responses API as messages of its chat format.
+
+    The assistant's reasoning, its message and the function calls after it become one message.
+
+    Example:
+        >>> from guerdon.integrations.nemo_gym import to_messages
+        >>> to_messages([{"type": "message", "role": "assistant",
+        ...               "content": [{"type": "output_text", "text": "A: 42"}]}])
+        [{'role': 'assistant', 'content': 'A: 42'}]
+
+    Args:
+        items: Messages, reasoning, function calls and their outputs.
+    """
+    messages: list[dict[str, Any]] = []
+    for item in items:
+        kind = item.get("type", "message")
+        if kind == "function_call_output":
+            output = _content(item["output"])
+            messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": output})
+        elif kind == "message" and item["role"] != "assistant":
+            messages.append({"role": item["role"], "content": _content(item["content"])})
+        else:
+            _extend(_turn(messages, kind), kind, item)
+    return messages
+
+
+def _turn(messages: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """The assistant's message that an item belongs to: the last, or a new one."""
+    last = messages[-1] if messages else {}
+    is_open = kind == "function_call" or last.get("content") is None
+    if last.get("role") != "assistant" or not is_open:
+        last = {"role": "assistant", "content": None}
+        messages.append(last)
+    return last
+
+
+def _extend(turn: dict[str, Any], kind: str, item: Mapping[str, Any]) -> None:
+    if kind == "message":
+        turn["content"] = _content(item["content"])
+    elif kind == "function_call":
+        function = {"name": item["name"], "arguments": item["arguments"]}
+        call = {"id": item["call_id"], "type": "function", "function": function}
+        turn.setdefault("tool_calls", []).append(call)
+    else:
+        texts = [part["text"] for part in item["summary"]]
+        before = turn.get("reasoning_content")
+        turn["reasoning_content"] = "\n".join([before, *texts] if before else texts)
+
+
+def _content(content: Any) -> Any:
+    """The text of a message, or its parts if they are not all texts."""
+    if isinstance(content, str):
+        return content
+    return text_or_parts(
+        [{"type": "text", "text": part["text"]} if "text" in part else part for part in content]
+    )
