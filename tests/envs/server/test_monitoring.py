@@ -69,6 +69,16 @@ def test_log_of_many_failures_that_quote_large_actions_is_bounded(play, lines):
     assert sum(len(json.dumps(each)) for each in logged) < 100_000
 
 
+def test_log_of_many_invalid_requests_is_bounded(serve, caplog):
+    served = serve()
+    for _ in range(20):
+        raw = served.raw()
+        raw.send(b"no HTTP\r\n\r\n")
+        assert raw.status() == 400
+    logged = [each for each in caplog.records if "Invalid HTTP request" in each.getMessage()]
+    assert len(logged) == 5
+
+
 def test_log_of_a_refusal(serve, lines):
     serve(token="secret").http.get("/metadata")
     (refused,) = [each for each in lines() if each["event"] == "refused"]

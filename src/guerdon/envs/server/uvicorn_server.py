@@ -17,6 +17,7 @@ from websockets.frames import Frame, Opcode
 from websockets.server import ServerProtocol
 
 from guerdon._http import is_loopback
+from guerdon._logging import step_logger
 from guerdon.envs.server.app import EnvApp
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.monitoring import log
@@ -41,7 +42,7 @@ def _is_by_server(record: logging.LogRecord) -> bool:
     return "UTF-8" not in message and "without completing handshake" not in message
 
 
-_uvicorn_logger = logging.getLogger("uvicorn.error.guerdon")
+_uvicorn_logger = step_logger("uvicorn.error.guerdon")
 _uvicorn_logger.addFilter(_is_by_server)
 
 
@@ -156,6 +157,10 @@ class _BoundedHTTP(H11Protocol):
 
     limits: ServerLimits
     silent: dict[_BoundedHTTP, asyncio.TimerHandle]  # connections without a request, by age
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = _uvicorn_logger
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
