@@ -1,5 +1,7 @@
 """/metrics: what was done, counted right."""
 
+import math
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -112,6 +114,15 @@ def test_metrics_escape_names_of_components(name):
     metrics.observe_step(0.1, scored({name: 0.25}))
     numbers = parsed(metrics.text().decode())
     assert numbers[("guerdon_reward_sum", ("component", name))] == 0.25
+
+
+def test_metrics_leave_out_components_that_are_no_finite_numbers():
+    metrics = Metrics()
+    values = {"nan": math.nan, "infinite": math.inf, "huge": 10**400, "text": "1"}
+    metrics.observe_step(0.1, scored(values | {"style": 0.5}))
+    numbers = parsed(metrics.text().decode())
+    counted = {dict(labels)["component"] for name, *labels in numbers if "reward" in name}
+    assert counted == {"", "style"}
 
 
 def test_metrics_before_the_first_step(serve):

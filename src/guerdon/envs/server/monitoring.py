@@ -19,6 +19,7 @@ from prometheus_client import (
 )
 
 from guerdon._logging import step_logger
+from guerdon._validation import as_score
 from guerdon.envs.environment import COMPONENTS
 from guerdon.types.observation import Observation
 
@@ -156,8 +157,9 @@ class Metrics:
         if isinstance(components, dict):
             scores.update(components)
         for name, score in scores.items():
-            if isinstance(name, str) and name.isprintable() and isinstance(score, (int, float)):
-                (self._components.get(name) or self._component(name)).observe(float(score))
+            value = as_score(score)
+            if value is not None and isinstance(name, str) and name.isprintable():
+                (self._components.get(name) or self._component(name)).observe(value)
 
     def _component(self, name: str) -> Summary:
         if len(self._components) >= MAX_COMPONENTS:
