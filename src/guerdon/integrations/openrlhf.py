@@ -20,11 +20,15 @@ from guerdon.integrations.conversation_reward import (
     substitute,
 )
 from guerdon.integrations.framework import import_framework
-from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, ToText
+from guerdon.integrations.text_episode import (
+    OBSERVATION,
+    MakeEnv,
+    TextEpisode,
+    ToAction,
+    ToText,
+)
 
 __all__ = ["agent", "reward_func"]
-
-OBSERVATION = "{observation}"
 
 # Texts of the special tokens with which the templates of common models end a turn.
 END_TOKENS = (

@@ -13,7 +13,10 @@ from guerdon.errors import EnvError, InvalidActionError
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import observation_text
 
-__all__ = ["MakeEnv", "TextEpisode", "ToAction", "ToText", "read_action_text"]
+__all__ = ["OBSERVATION", "MakeEnv", "TextEpisode", "ToAction", "ToText", "read_action_text"]
+
+# What a prompt of a data set has in the place of the first observation.
+OBSERVATION = "{observation}"
 
 MakeEnv: TypeAlias = Callable[[], Any]
 ToAction: TypeAlias = Callable[[str], Any] | None

@@ -1,9 +1,11 @@
-"""verl: rewards for its reward managers, estimators for its registry, and credit for steps."""
+"""verl: rewards, environments for its agent loops, estimators, and credit for steps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -19,10 +21,17 @@ from guerdon.integrations.conversation_reward import (
     substitute,
 )
 from guerdon.integrations.framework import import_framework
+from guerdon.integrations.text_episode import (
+    OBSERVATION,
+    MakeEnv,
+    TextEpisode,
+    ToAction,
+    ToText,
+)
 from guerdon.integrations.token_advantages import ESTIMATORS_OF_OUTCOMES, Estimate, token_advantages
 from guerdon.types.evaluate_result import EvaluateResult
 
-__all__ = ["StepCredit", "compute_score", "register", "step_advantages"]
+__all__ = ["StepCredit", "agent_loop", "compute_score", "register", "step_advantages"]
 
 INSTALL = "pip install 'verl[verl-core]'"
 
@@ -84,6 +93,119 @@ def compute_score(reward: RewardLike, *, on_invalid: OnInvalid = "raise") -> Cal
         return row(await evaluate(*args, **kwargs))
 
     return function_async if scoring.is_async else function
+
+
+# Environments ------------------------------------------------------------------------------------
+
+
+class _Loops:
+    """The classes that `agent_loop` made: verl finds a class by its module and qualified name."""
+
+
+def agent_loop(
+    env: MakeEnv,
+    *,
+    name: str,
+    on_invalid: OnInvalid = "raise",
+    to_action: ToAction = None,
+    to_text: ToText = None,
+) -> type[Any]:
+    """Register an agent loop that plays an environment, and return its class.
+
+    Each rollout plays an episode in an environment of its own, which is closed afterwards, until
+    the environment ends it, ``multi_turn.max_assistant_turns`` is reached, or the conversation
+    after the prompt has ``response_length`` tokens. In the messages of the prompt,
+    ``{observation}`` is replaced with the text of the first observation; the following ones are
+    messages of the user. The reset gets the arguments ``extra_info["reset"]`` of the row.
+
+    The loop returns an output for each step: its response is the action, its prompt the
+    conversation before it. ``extra_fields`` has ``state``, the text of the observation before the
+    step, and ``step_reward``, for `StepCredit`. The score of the rollout is the sum of the rewards.
+    ``reward_extra_info`` of the last output has the sum over the steps of each component of the
+    tree, NaN if it was never reached, ``turns``, and ``reward_failed``, 0 or 1.
+
+    Example:
+        >>> from guerdon.integrations.verl import agent_loop
+        >>> def register_loop(environment):
+        ...     agent_loop(environment, name="lock")  # in a module of VERL_USE_EXTERNAL_MODULES
+
+    Args:
+        env: An environment class, or a function that returns an environment.
+        name: The name of the loop, for the column ``agent_name`` of the data set or
+            ``actor_rollout_ref.rollout.agent.default_agent_loop``; without dots.
+        on_invalid: What a failed reward, an environment that raises and an invalid action do:
+            ``"raise"``, with which verl leaves the rollout out of its group, or a number. It then
+            is the score of the whole rollout, which ends, and its steps have no reward. A reset
+            that fails always raises.
+        to_action: Returns the action for the model's text; by default the text is a JSON object,
+            or the value of the action's only required field.
+        to_text: Returns the text of an observation; by default its own text, or else its JSON.
+
+    Raises:
+        MissingExtraError: verl is not installed.
+    """
+    framework = import_framework("verl.experimental.agent_loop.agent_loop", INSTALL)
+
+    class Loop(framework.AgentLoopBase):  # type: ignore[name-defined]
+        async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[Any]:
+            playing = TextEpisode.open(env, to_action=to_action, to_text=to_text)
+            async with playing as episode:
+                outputs, failed = await self._play(episode, sampling_params, row)
+            if not failed:
+                for output, reward in zip(outputs, episode.rewards, strict=True):
+                    output.extra_fields["step_reward"] = reward
+            last = outputs[-1]
+            last.reward_score = float(on_invalid) if failed else math.fsum(episode.rewards)
+            counts = {"turns": float(len(episode.rewards)), "reward_failed": float(failed)}
+            last.extra_fields["reward_extra_info"] = or_nan(episode.component_sums()) | counts
+            return outputs
+
+        async def _play(
+            self, episode: TextEpisode, sampling_params: dict[str, Any], row: Mapping[str, Any]
+        ) -> tuple[list[Any], bool]:
+            """The outputs of the steps, and whether the last one failed."""
+            text = await episode.reset(row["extra_info"].get("reset", {}))
+            messages = [
+                {**each, "content": each["content"].replace(OBSERVATION, text)}
+                for each in row["raw_prompt"]
+            ]
+            tokens = await self.ct_build_initial_tokens(messages)
+            most_tokens = len(tokens) + self.rollout_config.response_length
+            most_turns = self.rollout_config.multi_turn.max_assistant_turns or math.inf
+            session = uuid4().hex
+            outputs: list[Any] = []
+            while not episode.done and len(outputs) < most_turns and len(tokens) < most_tokens:
+                generated = await self.server_manager.generate(
+                    request_id=session, prompt_ids=tokens, sampling_params=sampling_params
+                )
+                output = framework.AgentLoopOutput(
+                    prompt_ids=tokens,
+                    response_ids=generated.token_ids,
+                    response_mask=[1] * len(generated.token_ids),
+                    response_logprobs=generated.log_probs or None,
+                    routed_experts=generated.routed_experts,
+                    num_turns=2 * len(outputs) + 2,
+                    metrics={},
+                    extra_fields={**generated.extra_fields, "state": text},
+                )
+                outputs.append(output)
+                action = self.tokenizer.decode(generated.token_ids, skip_special_tokens=True)
+                try:
+                    text = await episode.step(action)
+                except Exception as error:
+                    substitute(error, on_invalid, "verl")  # `run` sets the number
+                    return outputs, True
+                answered = [*messages, {"role": "assistant", "content": action}]
+                messages = [*answered, {"role": "user", "content": text}]
+                tokens = tokens + generated.token_ids
+                merged, *_ = await self.ct_merge_context_msg(answered, messages, tokens, [])
+                tokens = merged.token_ids
+            return outputs, False
+
+    Loop.__module__, Loop.__qualname__ = __name__, f"{_Loops.__name__}.{name}"
+    setattr(_Loops, name, Loop)
+    loop: type[Any] = framework.register(name)(Loop)
+    return loop
 
 
 # Advantages --------------------------------------------------------------------------------------
@@ -167,8 +289,9 @@ class StepCredit:
     - ``step_reward``: the reward of the step. Without any, the rollout's score is the reward of its
       last step. The score is verl's reward of the last output, which verl copies to all.
 
-    A rollout whose score is NaN has advantage 0 and takes part in no statistic. The advantages
-    replace those of ``algorithm.adv_estimator``, whose returns are kept.
+    A rollout whose score is NaN has advantage 0 and takes part in no statistic, as does a row that
+    verl adds to fill a mini-batch. The advantages replace those of ``algorithm.adv_estimator``,
+    whose returns are kept.
 
     Example:
         >>> from functools import partial
@@ -208,6 +331,7 @@ class StepCredit:
             data["rm_scores"].to_padded_tensor(0.0),
             mask.to_padded_tensor(0),
             data.pop("extra_fields").tolist(),
+            [bool(tag.get("is_padding")) for tag in batch.tags],
         )
         output = {"advantages": padding.response_to_nested(advantages, mask)}
         stored = tensordict.TensorDict(output, batch_size=len(batch))
@@ -215,7 +339,12 @@ class StepCredit:
 
 
 def _of_outputs(
-    estimate: Estimate, keys: list[str], rewards: Any, mask: Any, extra_fields: list[dict[str, Any]]
+    estimate: Estimate,
+    keys: list[str],
+    rewards: Any,
+    mask: Any,
+    extra_fields: list[dict[str, Any]],
+    is_padding: list[bool],
 ) -> Any:
     """The advantages of outputs, whose keys are ``{uid}_{session}_{index}``."""
     places = [key.rsplit("_", 2) for key in keys]
@@ -229,6 +358,6 @@ def _of_outputs(
         group=[uid for uid, *_ in places],
         state=[fields["state"] for fields in extra_fields] if has_states else None,
         episode_score=scores,
-        valid=~np.isnan(scores),
+        valid=~(np.isnan(scores) | is_padding),
     )
     return rewards.new_tensor(estimate(batch).advantage)[:, None] * mask
