@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,14 +18,21 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.reward import get_custom_reward_fn
-from verl.trainer.ppo.v1 import PPOTrainerSync, get_trainer_cls, register_trainer
+from verl.trainer.ppo.v1 import (
+    AgentLoopWorkerTQ,
+    PPOTrainerSync,
+    get_trainer_cls,
+    register_trainer,
+)
 from verl.workers.reward_manager import get_reward_manager_cls
 
 from guerdon.credit import StepBatch, gigpo
 from guerdon.errors import InvalidArgumentError, RewardFunctionError
-from guerdon.integrations.verl import StepCredit, register, step_advantages
+from guerdon.integrations.verl import StepCredit, agent_loop, register, step_advantages
 from trainers.agreement import ROLLOUTS
+from trainers.locks import Lock
 from trainers.rollouts import texts
+from trainers.verl_worker import Client, make_batch, make_config, make_tokenizer
 
 REWARD = """
 from guerdon.integrations import verl
@@ -169,14 +177,6 @@ def test_register_estimators_leave_out_rows_with_a_reward_that_is_nan(name):
     assert not advantages[failed].any()
 
 
-def test_register_works_while_verl_is_imported(tmp_path):
-    (tmp_path / "extension.py").write_text("from guerdon.integrations import verl; verl.register()")
-    code = "from verl.trainer.ppo import core_algos as a; a.get_adv_estimator_fn('guerdon_rloo')"
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    environment = os.environ | {"VERL_USE_EXTERNAL_MODULES": "extension", "PYTHONPATH": path}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-
-
 def test_step_advantages_of_a_data_proto_are_those_of_gigpo():
     rewards, mask, index = batch_of(4, 12)
     order = np.argsort(index, kind="stable")  # of each prompt, 4 trajectories of 3 steps
@@ -199,15 +199,15 @@ def test_step_advantages_of_a_data_proto_are_those_of_gigpo():
 # The trainer's hook
 
 
-def meta(keys):
-    return transfer_queue.KVBatchMeta(partition_id="train", keys=keys, tags=[{}] * len(keys))
-
-
 class Queue:
     """A stand-in for verl's TransferQueue, which needs ray: fields by the keys of the outputs."""
 
-    def __init__(self, rows):
-        self.rows = rows
+    def __init__(self, rows, padding=()):
+        self.rows, self.statuses, self._padding = rows, {}, padding
+
+    def meta(self, keys):
+        tags = [{"is_padding": key in self._padding} for key in keys]
+        return transfer_queue.KVBatchMeta(partition_id="train", keys=list(keys), tags=tags)
 
     def kv_batch_get(self, keys, partition_id, select_fields):
         rows = [self.rows[key] for key in keys]
@@ -221,12 +221,25 @@ class Queue:
         return TensorDict(tensors, batch_size=len(keys))
 
     def kv_batch_put(self, keys, partition_id, fields):
-        for name in fields.keys():  # noqa: SIM118 - a TensorDict
-            for key, value in zip(keys, fields[name].unbind(), strict=True):
-                self.rows[key][name] = value
-        return transfer_queue.KVBatchMeta(
-            partition_id=partition_id, keys=keys, tags=[{}] * len(keys)
-        )
+        for key, row in zip(keys, fields, strict=True):
+            values = {name: value.data for name, value in row.items()}
+            self.rows.setdefault(key, {}).update(values)
+        return self.meta(keys)
+
+    async def async_kv_put(self, key, partition_id, tag):
+        self.statuses[key] = tag["status"]
+
+    async def async_kv_batch_put(self, keys, fields, tags, partition_id):
+        self.kv_batch_put(keys, partition_id, fields)
+
+
+def stand_in(rows, monkeypatch, padding=()):
+    """Replace verl's TransferQueue with one that has these rows."""
+    queue = Queue(rows, padding)
+    for name in ("kv_batch_get", "kv_batch_put", "async_kv_put", "async_kv_batch_put"):
+        monkeypatch.setattr(transfer_queue, name, getattr(queue, name))
+    monkeypatch.setattr(transfer_queue, "init", lambda: None)
+    return queue
 
 
 @register_trainer("gigpo")
@@ -261,14 +274,11 @@ def outputs(**extra_fields):
     return rows
 
 
-def trained(rows, monkeypatch, trainer=Trainer, **algorithm):
+def trained(rows, monkeypatch, trainer=Trainer, padding=(), **algorithm):
     """The advantages that the trainer stores; its outputs are in another order."""
-    queue = Queue(rows)
-    for name in ("kv_batch_get", "kv_batch_put"):
-        monkeypatch.setattr(transfer_queue, name, getattr(queue, name))
+    queue = stand_in(rows, monkeypatch, padding)
     register()
-    keys = sorted(rows, reverse=True)
-    trainer(**algorithm)._compute_advantage(meta(keys), {})
+    trainer(**algorithm)._compute_advantage(queue.meta(sorted(rows, reverse=True)), {})
     return {key: row["advantages"].tolist() for key, row in rows.items()}
 
 
@@ -319,3 +329,186 @@ def test_step_credit_leaves_out_a_rollout_whose_score_is_nan(monkeypatch):
 def test_step_credit_refuses_the_kl_penalty_in_the_reward(monkeypatch):
     with pytest.raises(InvalidArgumentError, match="use_kl_loss=True"):
         trained(outputs(), monkeypatch, use_kl_in_reward=True)
+
+
+class WholeBatchTrainer(Trainer):
+    """A trainer whose estimator has statistics of the whole batch."""
+
+    method = "reinforce_pp"
+
+
+def test_step_credit_leaves_out_the_rows_with_which_verl_fills_a_batch(monkeypatch):
+    rows = outputs(step_reward=[0.5, -1.0, 2.0])
+    wanted = trained(rows, monkeypatch, WholeBatchTrainer)
+    fill = rows["other_2_2"] | {"response_mask": torch.tensor([0]), "rm_scores": torch.zeros(1)}
+    padding = ["pad_0_0", "pad_1_0"]
+    filled = rows | {key: dict(fill) for key in padding}
+    found = trained(filled, monkeypatch, WholeBatchTrainer, padding)
+    assert found == wanted | {"pad_0_0": [0.0], "pad_1_0": [0.0]}
+
+
+# Agent loops
+
+
+def played(plays, folder, monkeypatch, *settings, env=Lock, **options):
+    """The queue after a worker of verl has played rollouts of one prompt with these answers."""
+    agent_loop(env, name="lock", **options)
+    queue = stand_in({}, monkeypatch)
+    config = make_config(folder, f"actor_rollout_ref.rollout.n={len(plays)}", *settings)
+    make_worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class  # without ray
+    worker = make_worker(config, Client({37: plays}))
+
+    async def play():
+        await worker.generate_sequences(make_batch([37], "lock"))
+        await asyncio.gather(*worker.background_tasks)
+
+    asyncio.run(play())
+    return queue
+
+
+def answers_of(queue):
+    """The keys of the outputs of each rollout by its answers."""
+    rollouts = {}
+    for key in sorted(queue.rows):
+        rollouts.setdefault(key.rsplit("_", 1)[0], []).append(key)
+    decode = partial(make_tokenizer().decode, skip_special_tokens=True)
+    return {
+        tuple(decode(queue.rows[key]["responses"]) for key in keys): keys
+        for keys in rollouts.values()
+    }
+
+
+def test_agent_loop_returns_an_output_for_each_step(tmp_path, monkeypatch):
+    queue = played([["3", "5", "7"]], tmp_path, monkeypatch)
+    assert queue.statuses == {"prompt-37": "finished"}
+    assert list(queue.rows) == ["prompt-37_0_0", "prompt-37_0_1", "prompt-37_0_2"]
+    rows, decode = list(queue.rows.values()), make_tokenizer().decode
+    user, end = "<|im_start|>user\n", "<|im_end|>"
+    turn = f"{end}\n<|im_start|>assistant\n"
+    prompt = f"{user}Open lock 37: first dial{turn}"
+    conversation = [f"{prompt}3{end}", f"\n{user}click{turn}5{end}", f"\n{user}nothing{turn}7{end}"]
+    assert [decode(row["responses"]) for row in rows] == [f"{digit}{end}" for digit in "357"]
+    for number, row in enumerate(rows):
+        assert decode(row["input_ids"]) == "".join(conversation[: number + 1])
+        assert row["response_mask"].tolist() == [1, 1]  # the observation is in the prompt
+        assert row["rollout_log_probs"].tolist() == [-0.5, -0.5]
+        assert row["rm_scores"].tolist() == [0.0, 2.0]
+    fields = [row["extra_fields"] for row in rows]
+    assert [each["state"] for each in fields] == ["first dial", "click", "nothing"]
+    assert [each["step_reward"] for each in fields] == [1.0, 0.0, 1.0]
+    assert fields[-1]["reward_extra_info"] == {"rubric_0": 2.0, "turns": 3.0, "reward_failed": 0.0}
+    assert [row["num_turns"] for row in rows] == [2, 4, 6]
+
+
+def test_agent_loop_gives_step_credit_the_states_and_rewards_of_steps(tmp_path, monkeypatch):
+    plays = [["3", "7"], ["5", "3", "7"], ["3", "5", "5", "7"]]
+    rows = played(plays, tmp_path, monkeypatch).rows
+    rewards = [row["extra_fields"]["step_reward"] for row in rows.values()]
+    assert len(rewards) == 9
+    assert trained(rows, monkeypatch) == expected(rows, rewards)
+
+
+@pytest.mark.parametrize("answer", ["9", "no digit"])
+def test_agent_loop_fails_the_rollout_if_a_step_fails(answer, tmp_path, monkeypatch):
+    queue = played([["3", "7"], ["3", answer], ["5", "3", "7"]], tmp_path, monkeypatch)
+    assert queue.statuses == {"prompt-37": "failure"}
+    assert answers_of(queue).keys() == {("3", "7"), ("5", "3", "7")}
+
+
+@pytest.mark.parametrize("answer", ["9", "no digit"])
+def test_agent_loop_gives_the_whole_rollout_the_number_of_on_invalid(answer, tmp_path, monkeypatch):
+    queue = played([["3", "7"], ["3", answer]], tmp_path, monkeypatch, on_invalid=-1.0)
+    assert queue.statuses == {"prompt-37": "finished"}
+    rollouts, rows = answers_of(queue), queue.rows
+    failed = [rows[key] for key in rollouts["3", answer]]
+    assert [float(row["rm_scores"].sum()) for row in failed] == [-1.0, -1.0]
+    logged = {"rubric_0": 1.0, "turns": 1.0, "reward_failed": 1.0}
+    assert failed[-1]["extra_fields"]["reward_extra_info"] == logged
+    rewards = [None if key in rollouts["3", answer] else 1.0 for key in rows]
+    assert trained(rows, monkeypatch) == expected(rows, rewards)
+
+
+def test_agent_loop_leaves_the_rollout_out_of_step_credit_with_on_invalid_nan(
+    tmp_path, monkeypatch
+):
+    plays = [["3", "7"], ["3", "9"], ["5", "3", "7"]]
+    queue = played(plays, tmp_path, monkeypatch, on_invalid=math.nan)
+    failed = answers_of(queue)["3", "9"]
+    found = trained(queue.rows, monkeypatch)
+    assert [found[key] for key in failed] == [[0.0, 0.0], [0.0, 0.0]]
+    valid = {key: row for key, row in queue.rows.items() if key not in failed}
+    rewards = [row["extra_fields"]["step_reward"] for row in valid.values()]
+    assert {key: found[key] for key in valid} == expected(valid, rewards)
+
+
+def test_agent_loop_fails_the_rollout_if_the_reset_fails(tmp_path, monkeypatch):
+    class Stuck(Lock):
+        def reset(self, seed=0, **kwargs):
+            raise OSError("the lock is stuck")
+
+    queue = played([["3"]], tmp_path, monkeypatch, env=Stuck, on_invalid=-1.0)
+    assert (queue.statuses, queue.rows) == ({"prompt-37": "failure"}, {})
+
+
+@pytest.mark.parametrize("limit", ["multi_turn.max_assistant_turns=2", "response_length=30"])
+def test_agent_loop_ends_the_episode_at_the_limits_of_verl(limit, tmp_path, monkeypatch):
+    setting = f"actor_rollout_ref.rollout.{limit}"
+    queue = played([["3", "5", "7"]], tmp_path, monkeypatch, setting)
+    assert list(answers_of(queue)) == [("3", "5")]
+    assert [float(row["rm_scores"].sum()) for row in queue.rows.values()] == [1.0, 1.0]
+
+
+def test_agent_loop_plays_concurrent_episodes_and_closes_their_environments(tmp_path, monkeypatch):
+    made = []
+
+    def make():
+        made.append(Lock())
+        return made[-1]
+
+    plays = [["3", "7"]] * 7 + [["9"]]
+    queue = played(plays, tmp_path, monkeypatch, env=make)
+    assert len(queue.rows) == 14
+    assert [each.is_closed for each in made] == [True] * 8
+
+
+def test_agent_loop_uses_to_action_and_to_text(tmp_path, monkeypatch):
+    functions = {"to_action": lambda text: {"digit": len(text)}, "to_text": lambda seen: "dial"}
+    queue = played([["xxx", "x" * 7]], tmp_path, monkeypatch, **functions)
+    fields = [row["extra_fields"] for row in queue.rows.values()]
+    assert [(each["state"], each["step_reward"]) for each in fields] == [("dial", 1.0)] * 2
+
+
+# Other processes
+
+
+def ran(folder, *command, module="trainers.verl_extension"):
+    """What a fresh process prints, in which verl imports a module of VERL_USE_EXTERNAL_MODULES."""
+    path = os.pathsep.join([str(folder), *sys.path])
+    environment = os.environ | {"VERL_USE_EXTERNAL_MODULES": module, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *command],
+        env=environment, capture_output=True, text=True, check=False, cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2_000:]
+    return done.stdout
+
+
+def test_register_works_while_verl_is_imported(tmp_path):
+    (tmp_path / "extension.py").write_text("from guerdon.integrations import verl; verl.register()")
+    code = "from verl.trainer.ppo import core_algos as a; a.get_adv_estimator_fn('guerdon_rloo')"
+    ran(tmp_path, "-c", code, module="extension")
+
+
+def test_step_credit_and_agent_loop_are_registered_while_verl_is_imported(tmp_path):
+    code = (
+        "import hydra, verl\n"
+        "from verl.trainer.ppo.v1 import get_trainer_cls\n"
+        "from verl.experimental.agent_loop.agent_loop import _agent_loop_registry\n"
+        "loop = hydra.utils.get_class(_agent_loop_registry['lock']['_target_'])\n"
+        "print(get_trainer_cls('gigpo').__name__, loop.__name__)\n"
+    )
+    assert ran(tmp_path, "-c", code).split()[-2:] == ["GiGPOTrainer", "Loop"]
+
+
+def test_step_credit_gets_the_advantages_of_agent_loops_through_the_real_queue(tmp_path, figure):
+    figure(ran(tmp_path, "-m", "trainers.verl_transfer_queue").splitlines()[-1])

@@ -1,15 +1,18 @@
-"""verl's agent loop worker without a GPU: a configuration, a tiny tokenizer, and given answers."""
+"""verl's agent loops on a CPU: its configuration, a tiny tokenizer, and answers to give."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
+from tensordict import TensorDict
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config
+from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 from verl.workers.rollout.replica import TokenOutput
 
 END = "<|im_end|>"
@@ -50,25 +53,45 @@ def make_config(folder: Path, *overrides: str) -> DictConfig:
 
 
 class Client:
-    """An LLM server's client: the first rollout that asks gets the first list of answers.
+    """The client of an LLM server that gives answers to the locks of `make_batch`.
 
     Args:
-        plays: The answers of each rollout, one for each turn.
+        plays: For each seed, the answers of each of its rollouts, one for each turn.
     """
 
-    def __init__(self, plays: Sequence[Sequence[str]]) -> None:
-        self._plays = [list(play) for play in plays]
-        self._rollouts: dict[str, list[str]] = {}
-        self.prompts: list[list[int]] = []
+    def __init__(self, plays: Mapping[int, Sequence[Sequence[str]]]) -> None:
+        self._plays = {seed: [list(play) for play in given] for seed, given in plays.items()}
+        self._of_rollout: dict[str, list[str]] = {}
+        self._tokenizer = make_tokenizer()
 
     async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]
     ) -> TokenOutput:
-        """Return the next answer of the rollout, as vLLM does with the token that ends the turn."""
-        self.prompts.append(prompt_ids)
-        if request_id not in self._rollouts:
-            self._rollouts[request_id] = self._plays.pop(0)
-        answer = self._rollouts[request_id].pop(0)
-        tokens = make_tokenizer()(answer + END)["input_ids"]
+        """Return the next answer of the rollout, with the token that ends the turn."""
+        if request_id not in self._of_rollout:
+            seed = re.search(r"lock (\d+)", self._tokenizer.decode(prompt_ids))[1]
+            self._of_rollout[request_id] = self._plays[int(seed)].pop(0)
+        answer = self._of_rollout[request_id].pop(0)
+        tokens = self._tokenizer(answer + END)["input_ids"]
         versions = {"min_global_steps": 1, "max_global_steps": 1}
         return TokenOutput(token_ids=tokens, log_probs=[-0.5] * len(tokens), extra_fields=versions)
+
+
+def make_batch(seeds: Sequence[int], agent: str) -> TensorDict:
+    """Return prompts as verl's trainer passes them to its agent loops, ``prompt-<seed>`` by uid.
+
+    Args:
+        seeds: The seed of each prompt.
+        agent: The name of the agent loop.
+    """
+    prompts = [f"Open lock {seed}: {{observation}}" for seed in seeds]
+    rows = {
+        "uid": [f"prompt-{seed}" for seed in seeds],
+        "raw_prompt": [[{"role": "user", "content": prompt}] for prompt in prompts],
+        "extra_info": [{"reset": {"seed": seed}} for seed in seeds],
+        "index": list(range(len(seeds))),
+        "agent_name": [agent] * len(seeds),
+    }
+    batch = get_tensordict(rows)
+    assign_non_tensor_data(batch, "global_steps", 1)
+    return batch

@@ -9,8 +9,8 @@ import pytest
 
 from guerdon import reward_function
 from guerdon.errors import MissingExtraError, RewardFunctionError
-from guerdon.integrations.verl import compute_score, register
-from trainers.locks import AsyncJudge, Judge, tree
+from guerdon.integrations.verl import agent_loop, compute_score, register
+from trainers.locks import AsyncJudge, Judge, Lock, tree
 
 
 def scored(function, answer, **row):
@@ -81,7 +81,10 @@ def test_compute_score_logs_the_fingerprint(caplog):
     assert tree().fingerprint() in caplog.text
 
 
-def test_register_states_what_is_missing(monkeypatch):
+def test_register_and_agent_loop_state_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "verl.trainer.ppo.core_algos", None)
+    monkeypatch.setitem(sys.modules, "verl.experimental.agent_loop.agent_loop", None)
     with pytest.raises(MissingExtraError, match="pip install 'verl"):
         register()
+    with pytest.raises(MissingExtraError, match="pip install 'verl"):
+        agent_loop(Lock, name="lock")
