@@ -88,7 +88,7 @@ def make_batch(seeds: Sequence[int], agent: str) -> TensorDict:
     rows = {
         "uid": [f"prompt-{seed}" for seed in seeds],
         "raw_prompt": [[{"role": "user", "content": prompt}] for prompt in prompts],
-        "extra_info": [{"reset": {"seed": seed}} for seed in seeds],
+        "extra_info": [{"seed": seed, "index": place} for place, seed in enumerate(seeds)],
         "index": list(range(len(seeds))),
         "agent_name": [agent] * len(seeds),
     }

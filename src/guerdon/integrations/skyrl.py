@@ -19,12 +19,16 @@ from guerdon.integrations.conversation_reward import (
     substitute,
 )
 from guerdon.integrations.framework import import_framework
-from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, ToText
+from guerdon.integrations.text_episode import (
+    MakeEnv,
+    TextEpisode,
+    ToAction,
+    ToText,
+    with_observation,
+)
 from guerdon.integrations.token_advantages import ESTIMATORS_OF_OUTCOMES
 
 __all__ = ["environment", "register", "reward_environment"]
-
-OBSERVATION = "{observation}"
 
 
 def _scored_turns(on_invalid: OnInvalid) -> Any:
@@ -173,8 +177,7 @@ def environment(
             except Exception:
                 self.close()
                 raise
-            first = [{**m, "content": m["content"].replace(OBSERVATION, text)} for m in prompt]
-            return first, {}
+            return with_observation(prompt, text), {}
 
         def play(self, action: str) -> dict[str, Any]:
             text = run(self.episode.step(action))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Self, TypeAlias
@@ -13,9 +13,17 @@ from guerdon.errors import EnvError, InvalidActionError
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import observation_text
 
-__all__ = ["OBSERVATION", "MakeEnv", "TextEpisode", "ToAction", "ToText", "read_action_text"]
+__all__ = [
+    "OBSERVATION",
+    "MakeEnv",
+    "TextEpisode",
+    "ToAction",
+    "ToText",
+    "read_action_text",
+    "with_observation",
+]
 
-# What a prompt of a data set has in the place of the first observation.
+# What a text of a data set or of a caller has in the place of an observation.
 OBSERVATION = "{observation}"
 
 MakeEnv: TypeAlias = Callable[[], Any]
@@ -118,6 +126,17 @@ class TextEpisode:
         names = [name for name, _ in self.environment.rubric.named_rubrics()]
         reached = {name: [each[name] for each in self.components if name in each] for name in names}
         return {name: sum(scores) if scores else None for name, scores in reached.items()}
+
+
+def with_observation(prompt: Sequence[Mapping[str, Any]], text: str) -> list[dict[str, Any]]:
+    """Return the messages of a prompt with the text of an observation for ``{observation}``.
+
+    Example:
+        >>> from guerdon.integrations.text_episode import with_observation
+        >>> with_observation([{"role": "user", "content": "Play. {observation}"}], "Your turn.")
+        [{'role': 'user', 'content': 'Play. Your turn.'}]
+    """
+    return [{**each, "content": each["content"].replace(OBSERVATION, text)} for each in prompt]
 
 
 def read_action_text(action_type: Any, text: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from guerdon.errors import (
 )
 from guerdon.integrations.conversation_reward import ConversationReward, RewardLike
 from guerdon.integrations.stepping import LocalEnvironment, MakeEnv
-from guerdon.integrations.text_episode import ToText
+from guerdon.integrations.text_episode import OBSERVATION, ToText
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.rubrics.containers import WeightedSum
 from guerdon.rubrics.failure import describe_failure
@@ -747,8 +747,6 @@ def _described(name: str, schema: Mapping[str, Any]) -> str:
 
 # A pool of environments ---------------------------------------------------------------------------
 
-_OBSERVATION = "{observation}"
-
 
 def rollout_func(
     pool: SyncEnvPool,
@@ -797,8 +795,8 @@ def rollout_func(
     Raises:
         InvalidArgumentError: `turn` doesn't contain ``{observation}``.
     """
-    if _OBSERVATION not in turn:
-        raise InvalidArgumentError(f"`turn` must contain {_OBSERVATION}, got {shown(turn)}")
+    if OBSERVATION not in turn:
+        raise InvalidArgumentError(f"`turn` must contain {OBSERVATION}, got {shown(turn)}")
     check_integer("max_turns", max_turns, low=1)
     return _Rollouts(pool, max_turns, turn, to_action, to_text or observation_text, reset_arguments)
 
@@ -911,7 +909,7 @@ class _Rollouts:
             if observation is not None:
                 answers[slot] = _answer(playing[slot], observation)
         for slot, one in playing.items():
-            text = self.turn.replace(_OBSERVATION, answers[slot])
+            text = self.turn.replace(OBSERVATION, answers[slot])
             one.answer_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
             if not one.answer_ids and not one.is_over:  # the next turn would continue this one
                 raise InvalidArgumentError(

@@ -11,6 +11,7 @@ import numpy as np
 
 from guerdon.credit.batch import StepBatch
 from guerdon.credit.estimators import ESTIMATORS
+from guerdon.envs import reset_arguments
 from guerdon.errors import InvalidArgumentError, RewardFunctionError
 from guerdon.integrations.conversation_reward import (
     OnInvalid,
@@ -22,11 +23,11 @@ from guerdon.integrations.conversation_reward import (
 )
 from guerdon.integrations.framework import import_framework
 from guerdon.integrations.text_episode import (
-    OBSERVATION,
     MakeEnv,
     TextEpisode,
     ToAction,
     ToText,
+    with_observation,
 )
 from guerdon.integrations.token_advantages import ESTIMATORS_OF_OUTCOMES, Estimate, token_advantages
 from guerdon.types.evaluate_result import EvaluateResult
@@ -115,8 +116,9 @@ def agent_loop(
     Each rollout plays an episode in an environment of its own, which is closed afterwards, until
     the environment ends it, ``multi_turn.max_assistant_turns`` is reached, or the conversation
     after the prompt has ``response_length`` tokens. In the messages of the prompt,
-    ``{observation}`` is replaced with the text of the first observation; the following ones are
-    messages of the user. The reset gets the arguments ``extra_info["reset"]`` of the row.
+    ``{observation}`` is replaced with the text of the first observation; each later one is a
+    message of the user. The reset gets the entries of ``extra_info`` that it accepts, such as
+    ``seed``.
 
     The loop returns an output for each step: its response is the action, its prompt the
     conversation before it. ``extra_fields`` has ``state``, the text of the observation before the
@@ -164,11 +166,9 @@ def agent_loop(
             self, episode: TextEpisode, sampling_params: dict[str, Any], row: Mapping[str, Any]
         ) -> tuple[list[Any], bool]:
             """The outputs of the steps, and whether the last one failed."""
-            text = await episode.reset(row["extra_info"].get("reset", {}))
-            messages = [
-                {**each, "content": each["content"].replace(OBSERVATION, text)}
-                for each in row["raw_prompt"]
-            ]
+            arguments = reset_arguments(episode.environment, row["extra_info"])
+            text = await episode.reset(arguments)
+            messages = with_observation(row["raw_prompt"], text)
             tokens = await self.ct_build_initial_tokens(messages)
             most_tokens = len(tokens) + self.rollout_config.response_length
             most_turns = self.rollout_config.multi_turn.max_assistant_turns or math.inf
