@@ -14,7 +14,6 @@ from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import observation_text
 
 __all__ = [
-    "OBSERVATION",
     "MakeEnv",
     "TextEpisode",
     "ToAction",
