@@ -34,11 +34,6 @@ class Candidate(surroundings.ProgramSurroundings):
         self._names: dict[str, Any] = {}
         self._tested: type | None = None
 
-    def receive(self, largest: int = link.LARGEST) -> dict[str, Any]:
-        """Return the next message; a process that the program has forked gets none."""
-        self._end_forks()
-        return super().receive(largest)
-
     def present(self, names: dict[str, Any], job: dict[str, Any]) -> None:
         """Report that the program is loaded, with its entry point and its classes."""
         entry_point = job["entry_point"]
@@ -53,7 +48,7 @@ class Candidate(surroundings.ProgramSurroundings):
             kind = self.kind_of(found)
             message["entry"] = [self.number(found), kind, self._errors.classes(found)]
         encoder.sent()
-        self.send(message | {"loaded": True})
+        self.send(message)
 
     def own(self, kind: type) -> bool:
         """Return whether a class has more than the plain value that it derives from."""
@@ -80,7 +75,8 @@ class Candidate(surroundings.ProgramSurroundings):
         return self.without_folder(raised.describe(error))
 
     def _write(self, frame: bytes) -> None:
-        self._end_forks()
+        if self._getpid() != self._pid:
+            self._exit(1)  # a fork that has returned from the program
         for stream in self._streams.values():  # the process may be killed before they are flushed
             try:
                 stream.flush()
@@ -91,10 +87,6 @@ class Candidate(surroundings.ProgramSurroundings):
     def without_folder(self, text: str) -> str:
         """Return a text without the path of the folder."""
         return text.replace(self._folder, ".") if len(self._folder) > 1 else text
-
-    def _end_forks(self) -> None:
-        if self._getpid() != self._pid:
-            self._exit(1)  # a fork that has returned from the program
 
 
 def main() -> None:

@@ -29,14 +29,6 @@ def _is_container(tag: Any) -> bool:
     return tag in containers.EMPTY or tag in ("object", "ndarray")
 
 
-def _is_container_node(node: list[Any]) -> bool:
-    return _is_container(node[0])
-
-
-def _is_plain(node: list[Any]) -> bool:
-    return bool(node[0] != "object")
-
-
 def index_of(number: Any, table: Sequence[Any]) -> int:
     """Return a received number if it is an index of a table."""
     plain.expect(type(number) is int and 0 <= number < len(table), "a number out of range")
@@ -291,8 +283,9 @@ class Decoder:
                 self._objects[position] = found[data[0]] = self._open(tag, data)
         for position in range(len(self._nodes)):
             self._make_fixed(position)
+        containers_ = [node for node in self._nodes if _is_container(node[0])]
         # Objects first: a container that has one as a key asks for its hash.
-        for tag, *data in sorted(filter(_is_container_node, self._nodes), key=_is_plain):
+        for tag, *data in sorted(containers_, key=lambda node: bool(node[0] != "object")):
             value = found[data[0]]
             if tag == "defaultdict":
                 value.default_factory = self.value(data[3])

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from . import codec, containers, plain, raised, remote, shared
 
-__all__ = ["GONE", "LARGEST", "Link", "LinkLost"]
+__all__ = ["GONE", "LARGEST", "Link", "LinkLost", "awaiting"]
 
 LARGEST = 32 << 20  # bytes of a message
 GONE = "its process ended by itself"
@@ -323,7 +323,7 @@ class Link:
         """Begin to await a value."""
         loop = self._event_loop()
         token = max(self._tasks, default=0) + 1
-        self._tasks[token] = loop.create_task(_awaiting(value))
+        self._tasks[token] = loop.create_task(awaiting(value))
         return self._turn(token, False)
 
     def _turn(self, token: int, cancel: bool) -> Any:
@@ -439,8 +439,7 @@ class Link:
             return self._errors.accept(decoder, *node)
         plain.expect(tag == "mine", "an unknown tag")
         found = self.remote(data[0], decoder.kinds[codec.index_of(data[1], decoder.kinds)])
-        # A coroutine of this process: event loops accept no other.
-        return _awaiting(found) if type(found).__name__ == "coroutine" else found
+        return awaiting(found) if type(found).__name__ == "coroutine" else found
 
     def remote(self, number: Any, kind: Any) -> remote.Remote:
         """Return the object of a number of the other side."""
@@ -478,5 +477,6 @@ def _special(target: Any, name: str) -> Any:
     raise TypeError(f"{kind.__name__!r} object has no {name}")
 
 
-async def _awaiting(value: Any) -> Any:
+async def awaiting(value: Any) -> Any:
+    """Await a value, as a coroutine of this process: event loops accept no other."""
     return await value

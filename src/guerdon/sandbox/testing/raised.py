@@ -177,11 +177,7 @@ class Errors:
             "_guerdon_handle": self._link.remote(number, ["type", ["__call__"], [], []]),
             "_guerdon_message": "",
         }
-        name = name.rpartition(".")[2]
-        try:
-            return ErrorClass(name, tuple(bases), body)
-        except TypeError:  # the bases have different layouts
-            return ErrorClass(name, tuple(bases[:1]), body)
+        return ErrorClass(name.rpartition(".")[2], tuple(bases), body)
 
     def _attribute(self, error: BaseException, name: str) -> Any:
         """Ask for an attribute that didn't travel with an error, such as a method."""
@@ -224,24 +220,15 @@ def _made(kind: Any, args: tuple[Any, ...], text: str, state: dict[str, Any]) ->
         each for each in plain.mro_of(kind) if each in (*plain.ERRORS.values(), ProgramLeft)
     )
     if kind is not base:
-        try:
-            error: Any = base.__new__(kind, *args)
-        except TypeError:  # such as a UnicodeDecodeError
-            error = Exception.__new__(kind)
+        error: Any = base.__new__(kind, *args)
         if not issubclass(kind, OSError):  # which takes the name of a file out of them
             error.args = args
         if type(kind) is ErrorClass:
             error._guerdon_message = text
     else:
-        error = _of_builtin(kind, args, text)
+        try:
+            error = kind(*args)
+        except (TypeError, ValueError):  # the program has replaced them
+            error = ProgramLeft(text)
     error.__dict__.update({n: each for n, each in state.items() if containers.is_data(kind, n)})
     return error
-
-
-def _of_builtin(kind: Any, args: tuple[Any, ...], text: str) -> Any:
-    for given in (args, (text,) if text else ()):
-        try:
-            return kind(*given)
-        except (TypeError, ValueError):
-            continue
-    return ProgramLeft(text)

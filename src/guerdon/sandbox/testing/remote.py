@@ -39,7 +39,6 @@ __all__ = [
     "is_derived",
     "is_remote",
     "kind_of",
-    "remote_class",
 ]
 
 COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
@@ -167,21 +166,13 @@ _METHODS.update(__call__=_call, __await__=_await)
 _classes: dict[Any, type[Remote]] = {}
 
 
-def remote_class(
-    name: str,
-    methods: frozenset[str],
-    bases: tuple[Any, ...] = (),
-    overrides: frozenset[str] = frozenset(),
-) -> type[Remote]:
-    """Return the class here for objects of a class there.
-
-    Args:
-        name: The name of the class there.
-        methods: Its special methods, of `FORWARDED`.
-        bases: The modules and names of the classes of the standard library that it derives from.
-        overrides: The names of methods of plain values that it overrides.
-    """
-    known = _classes.get((name, methods, bases, overrides))
+def class_of(described: Any) -> type[Remote]:
+    """Return the class here for objects of a class there, as `kind_of` describes it."""
+    name, methods, bases, overrides = described
+    methods, overrides = frozenset(methods), frozenset(overrides)
+    bases = tuple((str(module), str(each)) for module, each in bases)
+    key = name, methods, bases, overrides
+    known = _classes.get(key)
     if known is None:
         body: dict[str, Any] = {method: _METHODS[method] for method in methods}
         body.update(__slots__=(), _guerdon_overrides=overrides)
@@ -191,7 +182,7 @@ def remote_class(
             body["__copy__"] = property()  # `tee` would copy it
         for each in ("__annotations__", "__doc__"):  # otherwise they would be this class's own
             body[each] = property(lambda self, each=each: self._guerdon_link.attribute(self, each))  # type: ignore[misc]
-        if ["builtins", "type"] in map(list, bases):  # a class, which may be generic
+        if ("builtins", "type") in bases:  # a class, which may be generic
             body.setdefault("__getitem__", lambda self, kinds: self)
             body.setdefault("__iter__", None)
         if "__iter__" in methods:
@@ -200,7 +191,7 @@ def remote_class(
             body["__get__"] = _get  # it may be a method of a class of the tests
         if "__eq__" in methods and "__hash__" not in methods:
             body["__hash__"] = None
-        known = _classes[name, methods, bases, overrides] = type(name, (Remote,), body)
+        known = _classes[key] = type(name, (Remote,), body)
     return known
 
 
@@ -333,13 +324,6 @@ def _own_attributes(kind: type) -> dict[str, Any]:
         if each not in BASES:
             own = {**type.__dict__["__dict__"].__get__(each), **own}
     return own
-
-
-def class_of(described: Any) -> type[Remote]:
-    """Return the class here for objects of a class there, as `kind_of` describes it."""
-    name, methods, bases, overrides = described
-    where = tuple((str(module), str(each)) for module, each in bases)
-    return remote_class(name, frozenset(methods), where, frozenset(overrides))
 
 
 for _each in (kind_of, Remote):  # functions and classes, so that a process has their classes

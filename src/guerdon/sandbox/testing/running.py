@@ -16,7 +16,7 @@ from itertools import groupby
 from types import ModuleType
 from typing import Any
 
-from . import raised
+from . import link, raised
 
 __all__ = ["Tests"]
 
@@ -73,13 +73,13 @@ class Tests:
             self._report({"starter": raised.describe(error)})
             return
         loaded = self._checker.loaded()
-        if "loaded" not in loaded:
+        if "classes" not in loaded:
             self._report(loaded)
             return
         self._report("loaded")
         for text, units in self._job["tests"]:
             names = names or self._fresh()
-            self._checker.share(names, loaded.get("classes"))
+            self._checker.share(names, loaded["classes"])
             self._text(text, units, names)
             names = {}
             self._checker.common.clear()
@@ -125,7 +125,7 @@ class Tests:
         if hasattr(type(result), "__await__"):
             import asyncio
 
-            asyncio.run(_awaited(result))
+            asyncio.run(link.awaiting(result))
 
     def _methods(self, tests: list[str], names: dict[str, Any], touched: bool) -> None:
         """Run methods of classes of `unittest`, and report on each as soon as it has ended."""
@@ -322,7 +322,3 @@ _FAILURES = ("addError", "addFailure", "addSubTest")
 
 def _no_main(*args: Any, **kwargs: Any) -> None:
     """Do nothing, instead of `unittest.main`: the tests run one by one."""
-
-
-async def _awaited(value: Any) -> Any:
-    return await value
