@@ -678,7 +678,7 @@ def test_environment_factory_makes_a_tool_of_the_action():
     public = [name for name in functions if not name.startswith("_")]
     assert public == ["get_reward", "guess_it", "reset"]
     assert type(environment).__name__ == "Guessing"
-    assert str(inspect.signature(environment.guess_it)) == "(*, number: int) -> str"
+    assert str(inspect.signature(environment.guess_it)) == "(*, number: int)"
     assert "    number: number (maximum 15, minimum 0)" in environment.guess_it.__doc__
 
 
@@ -898,7 +898,7 @@ OPTIONS = {
 }  # fmt: skip
 
 
-def played(player, prompts=("a", "b"), n=2, env=Strict, **options):
+def played(player, prompts=("a{observation}", "b{observation}"), n=2, env=Strict, **options):
     with EnvPool(env, n=n).sync() as pool:
         play = rollout_func(pool, **OPTIONS | options)
         return play(list(prompts), player)
@@ -906,7 +906,7 @@ def played(player, prompts=("a", "b"), n=2, env=Strict, **options):
 
 def test_rollout_func_plays_a_pool_in_lock_step():
     player = Player(["3", "5"], ["7", "3"], ["7"])
-    found = played(player, ["Open: ", "Go: "])
+    found = played(player, ["Open: {observation}", "Go: {observation}"])
     assert player.contexts == [
         ["Open: first dial", "Go: first dial"],
         ["Open: first dial3[click]", "Go: first dial5[nothing]"],
@@ -928,12 +928,12 @@ def scored(found, func=None, **hooks):
     return called(func, [""] * len(found["states"]), **columns, **hooks)
 
 
-def test_rollout_func_appends_the_observation_to_the_last_message():
-    prompts = [[{"role": "system", "content": "s"}, {"role": "user", "content": "Open: "}]]
+def test_rollout_func_puts_the_first_observation_into_messages():
+    prompts = [[{"role": "system", "content": "s"}, {"role": "user", "content": "{observation}."}]]
     player = Player(["3"], ["7"])
     played(player, prompts, n=1)
-    assert player.contexts[0] == ["Open: first dial"]
-    assert prompts[0][-1]["content"] == "Open: "
+    assert player.contexts[0] == ["first dial."]
+    assert prompts[0][-1]["content"] == "{observation}."
 
 
 def test_rollout_func_gives_each_group_a_seed():
@@ -946,7 +946,7 @@ def test_rollout_func_gives_each_group_a_seed():
         with EnvPool(Seeded, n=4).sync() as pool:
             play = rollout_func(pool, **OPTIONS | {"max_turns": 1, "reset_arguments": None})
             for _ in range(batches):
-                play([""] * 4, player)
+                play(["{observation}"] * 4, player)
         return player.contexts
 
     one = ["1"] * 4
@@ -997,7 +997,7 @@ def test_rollout_func_plays_more_prompts_than_the_pool_has_environments():
     player = Player(["3", "3"], ["7", "7"], ["3"], ["7"])
     found = played(player, "abc")
     assert scored(found) == [2.0, 2.0, 2.0]
-    assert Characters().batch_decode(found["prompt_ids"], True)[2] == "cfirst dial"
+    assert Characters().batch_decode(found["prompt_ids"], True)[2] == "c"
 
 
 def test_rollout_func_ends_episodes_that_fill_the_context():

@@ -127,14 +127,16 @@ class TextEpisode:
         return {name: sum(scores) if scores else None for name, scores in reached.items()}
 
 
-def with_observation(prompt: Sequence[Mapping[str, Any]], text: str) -> list[dict[str, Any]]:
-    """Return the messages of a prompt with the text of an observation for ``{observation}``.
+def with_observation(prompt: str | Sequence[Mapping[str, Any]], text: str) -> Any:
+    """Return a prompt, a text or messages, with the text of an observation for ``{observation}``.
 
     Example:
         >>> from guerdon.integrations.text_episode import with_observation
         >>> with_observation([{"role": "user", "content": "Play. {observation}"}], "Your turn.")
         [{'role': 'user', 'content': 'Play. Your turn.'}]
     """
+    if isinstance(prompt, str):
+        return prompt.replace(OBSERVATION, text)
     return [{**each, "content": each["content"].replace(OBSERVATION, text)} for each in prompt]
 
 

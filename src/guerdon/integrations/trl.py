@@ -40,7 +40,7 @@ from guerdon.errors import (
 )
 from guerdon.integrations.conversation_reward import ConversationReward, RewardLike
 from guerdon.integrations.stepping import LocalEnvironment, MakeEnv
-from guerdon.integrations.text_episode import OBSERVATION, ToText
+from guerdon.integrations.text_episode import OBSERVATION, ToText, with_observation
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.rubrics.containers import WeightedSum
 from guerdon.rubrics.failure import describe_failure
@@ -561,13 +561,14 @@ def environment_factory(
 
     A call of the tool is an action, and its answer the text of the observation. The reward is the
     sum of the rewards of the steps. It is None, never 0, if the environment raised or a reward
-    failed; further calls are then refused, and the next reset makes a new environment. Arguments
-    that aren't a valid action are answered with the error, and take no step.
+    failed; the tool refuses the calls that follow. An environment that raised is replaced with a
+    new one at the next reset. Arguments that aren't a valid action are answered with the error, and
+    take no step.
 
     ``reset`` gets the row of the dataset, and passes the arguments that the environment's reset
-    accepts; ``seed`` or a task's number must be a column, so that the episodes of a group are
-    alike. TRL appends the text of the first observation to the last message of the prompt. An
-    environment is closed when the trainer is no longer used, or when the process ends.
+    accepts. The episodes of a group must begin alike, so the dataset needs a column such as
+    ``seed``. TRL appends the text of the first observation to the last message of the prompt. An
+    environment is closed when nothing refers to it any more, or when the process ends.
 
     For `StepCredit`, ``states="states"`` are the texts of the observations before each turn, and
     ``step_rewards="step_rewards"`` the sums of the rewards of the calls of each turn. A turn after
@@ -580,7 +581,7 @@ def environment_factory(
         >>> game = environment_factory(Connect4Environment)()
         >>> board = game.reset(seed=3, prompt=[{"role": "user", "content": "Play."}])
         >>> str(inspect.signature(game.connect4_action))
-        '(*, column: int) -> str'
+        '(*, column: int)'
         >>> board = game.connect4_action(column=2)
         >>> game.get_reward()
         0.0
@@ -726,8 +727,8 @@ def _tool_function(action_type: type[Action], tool: str | None) -> Callable[...,
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     lines = [f"    {name}: {_described(name, each)}" for name, each in fields.items()]
     call.__name__ = schema["name"]
-    call.__annotations__ = {name: hints[name] for name in fields} | {"return": str}
-    call.__signature__ = inspect.Signature([own, *parameters], return_annotation=str)  # type: ignore[attr-defined]
+    call.__annotations__ = {name: hints[name] for name in fields}
+    call.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
     call.__doc__ = "\n".join([schema["description"] or schema["name"], "", "Args:", *lines])
     return call
 
@@ -761,15 +762,15 @@ def rollout_func(
 
     In each turn, one batch is generated for all episodes that go on, and one step is taken in each.
     An episode ends when its environment is done, after `max_turns`, or where its tokens fill the
-    model's context. ``max_completion_length`` limits each turn. TRL appends nothing: the text of
-    the first observation follows the prompt here, in the last message of a conversation.
+    model's context. ``max_completion_length`` limits each turn. In the prompt of the dataset, a
+    text or messages, ``{observation}`` is replaced with the text of the first observation.
 
     An episode whose environment raised, took too long, or whose reward failed ends, and its reward
     is None. A text that isn't a valid action takes no step and earns 0; the next turn shows the
     error.
 
-    Besides what TRL requires, with ``env_mask``, the result has the columns ``states`` (the text of
-    the observation before each turn) and ``step_rewards`` for `StepCredit`, and the episodes for
+    The result has what TRL requires, ``env_mask``, the columns ``states`` (the text of the
+    observation before each turn) and ``step_rewards`` for `StepCredit`, and the episodes for
     `episode_reward`.
 
     Example:
@@ -793,7 +794,7 @@ def rollout_func(
             prompt. By default each group of generations gets a seed of its own: 0, 1, ….
 
     Raises:
-        InvalidArgumentError: `turn` doesn't contain ``{observation}``.
+        InvalidArgumentError: `turn` doesn't contain ``{observation}``, or `max_turns` is below 1.
     """
     if OBSERVATION not in turn:
         raise InvalidArgumentError(f"`turn` must contain {OBSERVATION}, got {shown(turn)}")
@@ -866,12 +867,14 @@ class _Rollouts:
         seeds = [reset.pop("seed", None) for reset in resets]
         first = self.pool.reset_batch(seeds, range(len(prompts)), options=resets)
         played = [_Rollout(self.to_text) for _ in prompts]
-        for place, (one, observation) in enumerate(zip(played, first, strict=True)):
+        for one, observation in zip(played, first, strict=True):
             if "error" in observation.metadata:
                 one.fail(f"the reset failed: {observation.metadata['error']}")
             else:
-                prompts[place] = _with_text(prompts[place], one.see(observation))
-        for one, ids in zip(played, trainer._tokenize_prompts(prompts)[0], strict=True):
+                one.see(observation)
+        pairs = zip(prompts, played, strict=True)
+        begun = [with_observation(prompt, one.state) for prompt, one in pairs]
+        for one, ids in zip(played, trainer._tokenize_prompts(begun)[0], strict=True):
             one.prompt_ids = ids
         limit = trainer.model.config.max_position_embeddings
         for _ in range(self.max_turns):
@@ -915,13 +918,6 @@ class _Rollouts:
                 raise InvalidArgumentError(
                     f"`turn` must contain a token of the model, got none of {text!r:.80}"
                 )
-
-
-def _with_text(prompt: Any, text: str) -> Any:
-    """The prompt with the first observation at its end, as TRL appends it."""
-    if isinstance(prompt, str):
-        return prompt + text
-    return [*prompt[:-1], {**prompt[-1], "content": prompt[-1]["content"] + text}]
 
 
 def _answer(episode: _Episode, observation: Observation) -> str:
