@@ -21,7 +21,7 @@ from gymnasium import spaces
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from guerdon import Action, Environment, Observation, Rubric, State
+from guerdon import Action, Environment, EnvPool, Observation, Rubric, State
 from guerdon.cli import app
 from guerdon.integrations import nemo_gym, openrlhf, skyrl, trl, verifiers, verl
 from guerdon.integrations.gymnasium import GymnasiumEnv, GymnasiumVectorEnv
@@ -216,6 +216,56 @@ SPACES = {
 }  # fmt: skip
 
 
+def _trl_tool(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    tool = trl.environment_factory(Questions)()
+
+    def play(number: int) -> Arrival:
+        tool.reset(seed=number)
+        tool.answer(content=texts(rows[number])[1])
+        reward: Arrival = tool.get_reward()
+        return reward
+
+    return [play(number) for number in range(len(rows))]
+
+
+class Repeating:
+    """What `rollout_func` uses of TRL's trainer, with a model that repeats the completions.
+
+    The token of a prompt, and that of its completion, is the number of the rollout.
+    """
+
+    eos_token_id = 0
+    model = SimpleNamespace(config=SimpleNamespace(max_position_embeddings=100))
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self.processing_class, self._rows = self, rows
+
+    def _tokenize_prompts(self, prompts: Sequence[str]) -> tuple[list[list[int]]]:
+        return ([[int(prompt)] for prompt in prompts],)
+
+    def _generate_single_turn(self, contexts: Any, *others: Any, **more: Any) -> tuple[Any, None]:
+        return contexts, None
+
+    def batch_decode(self, ids: Sequence[Sequence[int]], **options: Any) -> list[str]:
+        """Return the completions."""
+        return [texts(self._rows[number])[1] for (number,) in ids]
+
+    def __call__(self, text: str, **options: Any) -> dict[str, list[int]]:
+        """Return a token for any text."""
+        return {"input_ids": [0]}
+
+
+def _trl_pool(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
+    with EnvPool(Questions, n=len(rows) // 4).sync() as pool:
+        play = trl.rollout_func(
+            pool, max_turns=1, turn="{observation}", to_action=lambda text: {"content": text},
+            reset_arguments=lambda prompt: {"seed": int(prompt)},
+        )  # fmt: skip
+        played = play([str(number) for number in range(len(rows))], Repeating(rows))
+    rewards: list[Arrival] = [*trl.episode_reward()(**played)]
+    return rewards
+
+
 def _gymnasium(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
     env = GymnasiumEnv(Questions, **SPACES)
 
@@ -254,6 +304,8 @@ def _pettingzoo(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
 WAYS: dict[str, Callable[[Sequence[dict[str, Any]]], list[Arrival]]] = {
     "TRL, `reward_func`": _trl,
     "TRL, `reward_funcs`": _trl_columns,
+    "TRL, `environment_factory`": _trl_tool,
+    "TRL, `rollout_func`": _trl_pool,
     "OpenRLHF, `reward_func`": _openrlhf,
     "verifiers, `reward`": _verifiers,
     "verl, `compute_score`": _verl,

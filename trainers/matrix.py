@@ -38,7 +38,7 @@ MATRIX = {
         "the completions table and the metrics of a step",
         "`StepCreditGRPOTrainer`, `StepCredit`",
         "None: no advantage, and no part in the statistics of the group",
-        "TRL's own",
+        "`environment_factory`, `rollout_func`",
     ),
     "OpenRLHF": Takes(
         "train-with-openrlhf.md",

@@ -7,13 +7,22 @@ draws the curves; see `trainers.curves`.
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import trl
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 from trl import GRPOTrainer
 
 from guerdon import Action, Environment, EnvPool, Observation, Rubric, State
 from guerdon.credit import gigpo
-from guerdon.integrations.trl import StepCreditGRPOTrainer, episode_reward, rollout_func
+from guerdon.integrations.trl import (
+    StepCreditGRPOTrainer,
+    environment_factory,
+    episode_reward,
+    rollout_func,
+)
 from trainers.curves import Curve, main
 from trainers.trl_digits import make_tokenizer, make_trainer
 
@@ -44,6 +53,7 @@ class Dial(Observation):
     """The dial that is next."""
 
     text: str
+    is_open: bool = False
 
 
 class Opened(Rubric):
@@ -53,28 +63,30 @@ class Opened(Rubric):
 
     def forward(self, action: Any, observation: Any) -> float:
         """Look at it."""
-        return float(observation.done)
+        return float(observation.is_open)
 
 
 class Lock(Environment[Turn, Dial, State]):
-    """Three dials, one after another, which move on at the right digit."""
+    """Three dials, one after another, which move on at the right digit, and 8 turns."""
 
     def __init__(self) -> None:
         super().__init__(rubric=Opened())
-        self.opened = 0
+        self.opened = self.turns = 0
 
     def reset(self, **kwargs: Any) -> Dial:
         """Lock it."""
         self._reset_rubric()
-        self.opened = 0
+        self.opened = self.turns = 0
         return Dial(text=DIALS[0])
 
     def step(self, action: Turn, **kwargs: Any) -> Dial:
         """Turn the dial."""
+        self.turns += 1
         self.opened += action.digit == COMBINATION[self.opened]
         is_open = self.opened == len(DIALS)
-        text = "" if is_open else DIALS[self.opened]
-        return self.score(action, Dial(text=text, done=is_open))
+        done = is_open or self.turns == MAX_TURNS
+        text = "open" if is_open else DIALS[self.opened]
+        return self.score(action, Dial(text=text, is_open=is_open, done=done))
 
     @property
     def state(self) -> State:
@@ -101,9 +113,46 @@ def lock_trainer(pool: Any, folder: Any, *, settings: dict[str, Any], **options:
         [episode_reward()],
         folder,
         tokenizer=make_tokenizer(WORDS),
-        prompt=lambda digit: "open ",
+        prompt=lambda digit: "open {observation}",
         rollout_func=play,
         settings={"max_completion_length": 1, **settings},
+        **options,
+    )
+
+
+def make_tool_tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer with Qwen3's chat template, in which each call of the lock is a token."""
+    special = ["<|im_start|>", "<|im_end|>", "<tool_response>", "</tool_response>"]
+    words = ["<unk>", "<pad>", *special, "user", "assistant", "open", *DIALS]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.Fuse()
+    call = '<tool_call>\n{"name": "turn", "arguments": {"digit": %d}}\n</tool_call>'
+    tokenizer.add_tokens([AddedToken(token, special="|" in token) for token in special])
+    tokenizer.add_tokens([call % digit for digit in range(8)])
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<pad>", eos_token="<|im_end|>"
+    )
+    templates = Path(trl.__file__).parent / "chat_templates"
+    made.chat_template = (templates / "qwen3.jinja").read_text()
+    return made
+
+
+def tool_trainer(folder: Any, *, settings: dict[str, Any], **options: Any) -> Any:
+    """Return a trainer whose model turns the dials of a lock by calls of a tool.
+
+    Args:
+        folder: Where it writes.
+        settings: Settings of `GRPOConfig` other than those of the digit task.
+        **options: Further arguments of `make_trainer`.
+    """
+    return make_trainer(
+        [episode_reward()],
+        folder,
+        tokenizer=make_tool_tokenizer(),
+        prompt=lambda digit: [{"role": "user", "content": "open "}],
+        environment_factory=environment_factory(Lock),
+        settings={"max_completion_length": 96, **settings},
         **options,
     )
 
