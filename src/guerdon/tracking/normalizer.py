@@ -64,10 +64,8 @@ class _State(BaseModel, Generic[StatisticsT]):
 
 
 STATES: dict[str, type[_State[Any]]] = {
-    "running_mean_std": _State[Annotated[Moments, AfterValidator(Moments.check)]],
-    "min_max": _State[Annotated[Extremes, AfterValidator(Extremes.check)]],
-    "percentile": _State[Annotated[Percentiles, AfterValidator(Percentiles.check)]],
-    "population": _State[Annotated[Moments, AfterValidator(Moments.check)]],
+    method: _State[Annotated[kind, AfterValidator(kind.check)]]  # type: ignore[valid-type]
+    for method, kind in STATISTICS.items()
 }
 
 
@@ -438,10 +436,9 @@ def _read_rows(reward: ArrayLike, env_id: Any) -> _Rows:
             "given for all"
         )
     if ids.dtype.kind in "iu" or not ids.size:
-        codes, names = _integer_ids(ids.ravel())
-    else:
-        codes, names = _other_ids(ids.ravel().tolist())
-    return _Rows(rewards, codes, names, shape)
+        found, codes = np.unique(ids, return_inverse=True)
+        return _Rows(rewards, codes.ravel(), found.tolist(), shape)
+    return _Rows(rewards, *_other_ids(ids.ravel().tolist()), shape)
 
 
 def _read_rewards(reward: ArrayLike) -> Floats:
@@ -477,26 +474,6 @@ def _as_array(value: Any, name: str) -> np.ndarray[Any, Any]:
         return np.asarray(value)
     except Exception as error:  # such as a tensor on a GPU
         raise InvalidArgumentError(f"`{name}` can't be read as an array: {error}") from error
-
-
-def _integer_ids(ids: np.ndarray[Any, Any]) -> tuple[Integers, list[EnvId | None]]:
-    """Return codes and ids of integers: by counting if they are close together, else sorted."""
-    if not len(ids):
-        return ids.astype(np.int64), []
-    lowest, highest = int(ids.min()), int(ids.max())
-    if highest - lowest > 4 * len(ids):
-        found, codes = np.unique(ids, return_inverse=True)
-        return codes.astype(np.int64), list(found.tolist())
-    if not 0 <= lowest <= highest <= 4 * len(ids):
-        wide = ids.astype(np.int64 if ids.dtype.kind == "i" else np.uint64)
-        ids = wide - wide.dtype.type(lowest)
-    else:
-        lowest = 0
-    codes = ids.astype(np.int64, copy=False)
-    present = np.bincount(codes) > 0
-    if not present.all():
-        codes = (np.cumsum(present) - 1)[codes]
-    return codes, [int(each) + lowest for each in np.flatnonzero(present)]
 
 
 def _other_ids(ids: list[Any]) -> tuple[Integers, list[EnvId | None]]:

@@ -29,9 +29,6 @@ SMALLEST_SPREAD = 1e-150
 # differ by rounding, which would be scaled up to a whole unit.
 ROUNDING = 2.0**-46
 
-# Rows that are processed at once, so that intermediate arrays stay in the cache.
-BLOCK = 16_384
-
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -146,17 +143,11 @@ class Moments(Statistics):
         """See `Statistics.of_rows`."""
         origin = np.zeros(size)
         origin[codes] = rewards  # any reward of each code
-        counts, offsets, squares = np.zeros(size, np.int64), np.zeros(size), np.zeros(size)
-        for start in range(0, len(rewards), BLOCK):
-            rows = slice(start, start + BLOCK)
-            offset = rewards[rows] - origin[codes[rows]]
-            added, their_offsets, their_squares = _moments(offset, codes[rows], size)
-            distance = their_offsets - offsets
-            share = added / np.maximum(counts + added, 1)
-            offsets += distance * share
-            squares += their_squares + distance**2 * (counts * share)
-            counts += added
-        columns = (counts, origin, offsets, squares)
+        offsets = rewards - origin[codes]
+        counts = np.bincount(codes, minlength=size)
+        mean = np.bincount(codes, offsets, size) / counts
+        squares = np.bincount(codes, np.square(offsets - mean[codes]), size)
+        columns = (counts, origin, mean, squares)
         return [cls(*each) for each in zip(*map(np.ndarray.tolist, columns), strict=True)]
 
     def add(self, reward: float) -> None:
@@ -187,15 +178,6 @@ class Moments(Statistics):
     def scale(self, low: float = 5.0, high: float = 95.0) -> Scale:
         """See `Statistics.scale`."""
         return Scale(self.count, self.origin + self.offset, math.sqrt(self.squares / self.count))
-
-
-def _moments(values: Floats, codes: Integers, size: int) -> tuple[Integers, Floats, Floats]:
-    """Return the count, the mean and the sum of squared distances of each code."""
-    counts: Integers = np.bincount(codes, minlength=size)
-    mean: Floats = np.bincount(codes, values, size) / np.maximum(counts, 1)
-    distance = values - mean[codes]
-    squares = np.bincount(codes, np.square(distance), size).astype(np.float64, copy=False)
-    return counts, mean, squares
 
 
 def population_scale(members: Sequence[Moments]) -> Scale:
