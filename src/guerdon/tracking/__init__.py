@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    names={
-        "console": "ConsoleTracker",
-        "log": "TrackedRun",
-        "logger": "RewardLogger",
-        "mlflow": "MlflowTracker",
-        "normalizer": "RewardNormalizer",
-        "records": "TrackedRecord metric_name reward_fields",
-        "sending": "TrackerStatus",
-        "statistics": "Scale",
-        "tensorboard": "TensorBoardTracker",
-        "trackers": "TrackerBackend",
-        "wandb": "WandbTracker",
-    },
+    *("records", "log", "trackers", "sending", "logger", "console", "tensorboard", "wandb"),
+    *("mlflow", "statistics", "normalizer"),
 )

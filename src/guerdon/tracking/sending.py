@@ -14,7 +14,7 @@ from guerdon.tracking.log import Cursor, TrackedRun, unsent
 from guerdon.tracking.records import record_of
 from guerdon.tracking.trackers import TrackerBackend
 
-__all__ = ["Sender", "TrackerStatus"]
+__all__ = ["TrackerStatus"]
 
 logger = step_logger(__name__)
 

@@ -82,22 +82,18 @@ def require(package: str, *, extra: str, user: str) -> None:
     import_module("concurrent.futures.thread")
 
 
-def _built_in(module: str, name: str) -> Callable[..., Any]:
+def _built_in(name: str) -> Callable[..., Any]:
     """Return a factory that imports its tracker when it is called."""
-
-    def make(**options: Any) -> Any:
-        return getattr(import_module(f"guerdon.tracking.{module}"), name)(**options)
-
-    return make
+    return lambda **options: getattr(import_module("guerdon.tracking"), name)(**options)
 
 
 trackers: Registry[Callable[..., Any]] = Registry(
     "tracker", "guerdon.trackers", error=InvalidArgumentError
 )
-trackers.register("console", _built_in("console", "ConsoleTracker"))
-trackers.register("mlflow", _built_in("mlflow", "MlflowTracker"))
-trackers.register("tensorboard", _built_in("tensorboard", "TensorBoardTracker"))
-trackers.register("wandb", _built_in("wandb", "WandbTracker"))
+trackers.register("console", _built_in("ConsoleTracker"))
+trackers.register("mlflow", _built_in("MlflowTracker"))
+trackers.register("tensorboard", _built_in("TensorBoardTracker"))
+trackers.register("wandb", _built_in("WandbTracker"))
 
 
 def trackers_of(backend: Backend, options: dict[str, Any]) -> list[TrackerBackend]:

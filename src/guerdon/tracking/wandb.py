@@ -39,13 +39,12 @@ class WandbTracker:
 
     Args:
         mode: ``"online"``, ``"offline"`` or ``"disabled"``; by default wandb's own setting.
-        entity: The team or user.
-        group: The group of the run.
         timeout_s: Seconds for starting the run, and for uploading what is left at its end, each
             above 0. Without them wandb delays the end of a process for minutes if its server can't
             be reached. A version of wandb without the setting ``finish_timeout`` waits at the
             end regardless.
-        **init: Further arguments of ``wandb.init``, such as ``tags`` or ``config``.
+        **init: Further arguments of ``wandb.init``, such as ``entity``, ``group``, ``tags`` or
+            ``config``.
 
     Raises:
         MissingExtraError: The package ``wandb`` isn't installed.
@@ -57,14 +56,12 @@ class WandbTracker:
         self,
         mode: str | None = None,
         *,
-        entity: str | None = None,
-        group: str | None = None,
         timeout_s: float = 8.0,
         **init: Any,
     ) -> None:
         require("wandb", extra="wandb", user="WandbTracker")
         self._timeout_s = check_seconds("timeout_s", timeout_s)
-        self._init = {"mode": mode, "entity": entity, "group": group, **init}
+        self._init = {"mode": mode, **init}
         self._run: Any = None
         self._written: str | None = None
 
