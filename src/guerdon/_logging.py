@@ -9,7 +9,7 @@ import logging
 import time
 from typing import Any
 
-__all__ = ["shortened", "step_logger"]
+__all__ = ["plain", "shortened", "step_logger"]
 
 MESSAGE, TRACEBACK = 2_000, 8_000  # the largest number of characters
 REPEATS, INTERVAL_S = 5, 60.0  # how often a message is logged in that time
@@ -18,6 +18,19 @@ MOST_KEYS = 1_000
 _formatter = logging.Formatter()
 # When each kind of message was first logged, and how often it occurred since.
 _seen: dict[Any, tuple[float, int]] = {}
+
+
+def plain(text: str) -> str:
+    r"""Return text on one line, with control characters escaped: it can't steer a terminal.
+
+    Example:
+        >>> plain("q7\x1b[2J")
+        'q7\\x1b[2J'
+    """
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "backslashreplace").decode()
+        for each in text
+    )
 
 
 def shortened(text: str, longest: int = MESSAGE) -> str:

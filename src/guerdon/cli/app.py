@@ -13,8 +13,9 @@ import typer
 from rich.markup import escape
 
 import guerdon
+from guerdon._logging import plain
 from guerdon.cli.check import check
-from guerdon.cli.console import console, plain
+from guerdon.cli.console import console
 from guerdon.cli.diff import diff
 from guerdon.cli.doctor import doctor
 from guerdon.cli.judge_server import judge_server

@@ -15,10 +15,11 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 from rich.text import Text
 
+from guerdon._logging import plain
 from guerdon.rollouts.json_forms import as_text
 
 __all__ = [
-    "alarm", "cell", "console", "number", "one_line", "plain", "print_json", "print_parts",
+    "alarm", "cell", "console", "number", "one_line", "print_json", "print_parts",
     "progress", "share", "table", "warn",
 ]  # fmt: skip
 
@@ -32,19 +33,6 @@ def console(*, stderr: bool = False) -> Console:
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = FILE_WIDTH
     return made
-
-
-def plain(text: str) -> str:
-    r"""Text on one line, with control characters escaped, so that it can't steer a terminal.
-
-    Example:
-        >>> plain("q7\x1b[2J")
-        'q7\\x1b[2J'
-    """
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape", "backslashreplace").decode()
-        for each in text
-    )
 
 
 def print_parts(parts: Iterable[Table | Text], *, stderr: bool = False) -> None:

@@ -10,12 +10,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from guerdon._logging import plain
 from guerdon.cli import options
 from guerdon.cli.console import (
     alarm,
     cell,
     number,
-    plain,
     print_json,
     print_parts,
     progress,

@@ -11,13 +11,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from guerdon._logging import plain
 from guerdon._validation import check_choice
 from guerdon.cli import options
 from guerdon.cli.console import (
     alarm,
     cell,
     number,
-    plain,
     print_json,
     print_parts,
     progress,

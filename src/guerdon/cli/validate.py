@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from guerdon._logging import plain
 from guerdon.cli import options
-from guerdon.cli.console import plain, print_json
+from guerdon.cli.console import print_json
 from guerdon.errors import RewardConfigError
 
 __all__ = ["validate"]

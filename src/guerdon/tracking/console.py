@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
+from guerdon._logging import plain
 from guerdon._validation import check_integer
 from guerdon.tracking.log import TrackedRun
 from guerdon.tracking.records import TrackedRecord
@@ -75,9 +76,4 @@ def _line(record: TrackedRecord) -> str:
     if record.change and record.kind == "config":
         by = f" by {record.change['who']}" if record.change.get("who") else ""
         parts.append("{what}: {from} -> {to}".format(**record.change) + by)
-    return _printable("  ".join(parts)) + "\n"
-
-
-def _printable(text: str) -> str:
-    """Escape characters that control a terminal or can't be encoded."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return plain("  ".join(parts)) + "\n"

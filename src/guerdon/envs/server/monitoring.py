@@ -18,7 +18,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from guerdon._logging import step_logger
+from guerdon._logging import plain, step_logger
 from guerdon._validation import as_score
 from guerdon.envs.environment import COMPONENTS
 from guerdon.types.observation import Observation
@@ -71,19 +71,13 @@ class TextFormatter(logging.Formatter):
         """Return the line, with the traceback below it."""
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         fields = getattr(record, "fields", {})
-        values = "".join(f"  {name}={_printable(value)}" for name, value in fields.items())
+        values = "".join(f"  {name}={plain(str(value))}" for name, value in fields.items())
         text = f"{time} {record.levelname.lower():7} {record.getMessage()}{values}"
         if record.exc_info:
             trace = record.exc_text or self.formatException(record.exc_info)
             lines = trace.splitlines()
-            text += "".join(f"\n  | {_printable(line)}" for line in lines)
+            text += "".join(f"\n  | {plain(line)}" for line in lines)
         return text
-
-
-def _printable(value: object) -> str:
-    """Return text without line breaks and other control characters."""
-    text = str(value)
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
