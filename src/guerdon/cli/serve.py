@@ -71,10 +71,10 @@ def serve(
     """  # fmt: skip
     from guerdon._validation import check_number, check_seconds
     from guerdon.config.pipeline import RewardPipeline, open_services
+    from guerdon.envs import ServerLimits, create_app
+    from guerdon.envs import serve as serve_app
     from guerdon.envs.configured import with_services
     from guerdon.envs.registry import find_environment
-    from guerdon.envs.server import ServerLimits, create_app
-    from guerdon.envs.server import serve as serve_app
 
     factory = find_environment(target)
     limits = ServerLimits(

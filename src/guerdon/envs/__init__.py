@@ -8,16 +8,25 @@ from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
     from guerdon.envs.checking import *
-    from guerdon.envs.client import *
+    from guerdon.envs.client.client import *
+    from guerdon.envs.client.http import *
+    from guerdon.envs.client.launchers import *
+    from guerdon.envs.client.transport import *
     from guerdon.envs.configured import *
     from guerdon.envs.environment import *
-    from guerdon.envs.pool import *
+    from guerdon.envs.pool.backend import *
+    from guerdon.envs.pool.pool import *
+    from guerdon.envs.pool.remote import *
     from guerdon.envs.registry import *
     from guerdon.envs.runner import reset_arguments as reset_arguments
-    from guerdon.envs.server import *
+    from guerdon.envs.server.app import *
+    from guerdon.envs.server.limits import ServerLimits as ServerLimits
+    from guerdon.envs.server.uvicorn_server import *
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    *("environment", "registry", "pool", "server", "client", "checking", "configured"),
-    names={"runner": "reset_arguments"},
+    *("environment", "registry", "pool.pool", "pool.backend", "pool.remote", "server.app"),
+    *("server.uvicorn_server", "client.launchers", "client.client", "client.http"),
+    *("client.transport", "checking", "configured"),
+    names={"runner": "reset_arguments", "server.limits": "ServerLimits"},
 )
