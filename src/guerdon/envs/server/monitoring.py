@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,6 +17,7 @@ from prometheus_client import (
     Summary,
     generate_latest,
 )
+from prometheus_client.metrics import MetricWrapperBase
 
 from guerdon._logging import plain, step_logger
 from guerdon._validation import as_score
@@ -26,6 +27,8 @@ from guerdon.types.observation import Observation
 __all__ = ["JsonFormatter", "Metrics", "TextFormatter", "log"]
 
 logger = step_logger("guerdon.server")
+
+MetricT = TypeVar("MetricT", bound=MetricWrapperBase)
 
 
 def log(
@@ -104,37 +107,23 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = registry = _Registry(auto_describe=False)
-        self.sessions = Gauge("guerdon_sessions", "Open sessions.", registry=registry)
-        self.hanging = Gauge(
-            "guerdon_hanging_environments",
-            "Environments that hang in calls that exceeded their time limit.",
-            registry=registry,
-        )
-        self.opened = Counter(
-            "guerdon_sessions_opened", "Sessions that were opened.", registry=registry
-        )
-        self.closed = Counter(
-            "guerdon_sessions_closed", "Sessions that ended.", ["reason"], registry=registry
-        )
-        self.refused = Counter(
-            "guerdon_refused",
-            "Connections and requests that were refused.",
-            ["reason"],
-            registry=registry,
-        )
-        self.calls = Counter(
-            "guerdon_calls", "Calls of environments.", ["method"], registry=registry
-        )
-        self.failures = Counter("guerdon_failures", "Failures.", ["kind"], registry=registry)
-        self.step_seconds = Histogram(
-            "guerdon_step_seconds", "The duration of steps.", buckets=BUCKETS, registry=registry
-        )
-        self.rewards = Summary(
-            "guerdon_reward",
-            "Scores, by component; an empty one is the reward.",
-            ["component"],
-            registry=registry,
-        )
+
+        def made(kind: type[MetricT], name: str, text: str, *labels: str, **more: Any) -> MetricT:
+            return kind(f"guerdon_{name}", text, labels, registry=registry, **more)
+
+        self.sessions = made(Gauge, "sessions", "Open sessions.")
+        hanging = "Environments that hang in calls that exceeded their time limit."
+        self.hanging = made(Gauge, "hanging_environments", hanging)
+        self.opened = made(Counter, "sessions_opened", "Sessions that were opened.")
+        self.closed = made(Counter, "sessions_closed", "Sessions that ended.", "reason")
+        refused = "Connections and requests that were refused."
+        self.refused = made(Counter, "refused", refused, "reason")
+        self.calls = made(Counter, "calls", "Calls of environments.", "method")
+        self.failures = made(Counter, "failures", "Failures.", "kind")
+        durations = "The duration of steps."
+        self.step_seconds = made(Histogram, "step_seconds", durations, buckets=BUCKETS)
+        scores = "Scores, by component; an empty one is the reward."
+        self.rewards = made(Summary, "reward", scores, "component")
         self._components: dict[str, Summary] = {}
         self._steps: Counter | None = None
 

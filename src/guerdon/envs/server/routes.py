@@ -48,13 +48,14 @@ class Endpoints:
     def __init__(self, sessions: SessionManager, name: str | None, types: EnvTypes) -> None:
         self._sessions = sessions
         self._name = name
-        schemas = [model.model_json_schema() for model in types]
-        self._schemas = dict(zip(types._fields, schemas, strict=True))
-        self._openapi = openapi_document(name or "environment", types)
+        self._types = types
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes."""
         limits = self._sessions.limits
+        schemas = [model.model_json_schema() for model in self._types]
+        schema = dict(zip(self._types._fields, schemas, strict=True))
+        openapi = openapi_document(self._name or "environment", self._types)
         config_limits = Middleware(
             BodyLimits,
             max_bytes=limits.max_config_bytes,
@@ -62,14 +63,14 @@ class Endpoints:
             metrics=self._sessions.metrics,
         )
         return [
-            Route("/health", self.health),
+            Route("/health", _constant({"status": "healthy"})),
             Route("/metadata", self.metadata),
-            Route("/schema", self.schema),
+            Route("/schema", _constant(schema)),
             Route("/list_environments", self.environments),
             Route("/config", self.config, methods=["GET", "POST"], middleware=[config_limits]),
             Route("/config/audit", self.audit),
             Route("/metrics", self.metrics),
-            Route("/openapi.json", self.openapi),
+            Route("/openapi.json", _constant(openapi)),
             Route("/state", self.state),
             Route("/reset", self.reset, methods=["POST"]),
             Route("/step", self.step, methods=["POST"]),
@@ -79,10 +80,6 @@ class Endpoints:
         ]
 
     # About the environment ----------------------------------------------------------------------
-
-    async def health(self, request: Request) -> Response:
-        """Report that the server runs."""
-        return _json_response({"status": "healthy"})
 
     async def metadata(self, request: Request) -> Response:
         """Return the environment's metadata."""
@@ -95,17 +92,9 @@ class Endpoints:
         await self._sessions.configuration()
         return _json_response([self._name or self._sessions.metadata["name"]])
 
-    async def schema(self, request: Request) -> Response:
-        """Return the schemas of actions, observations and states."""
-        return _json_response(self._schemas)
-
     async def metrics(self, request: Request) -> Response:
         """Return the metrics in Prometheus' format."""
         return Response(self._sessions.metrics.text(), headers={"content-type": METRICS_TYPE})
-
-    async def openapi(self, request: Request) -> Response:
-        """Return the OpenAPI document."""
-        return _json_response(self._openapi)
 
     # Configuration ------------------------------------------------------------------------------
 
@@ -272,6 +261,15 @@ async def error_response(request: Request, error: Exception) -> Response:
     log("request failed", level="error", trace=error, path=request.url.path, error=message)
     detail = {"message": message, "code": ErrorCode.EXECUTION_ERROR}
     return _json_response({"detail": detail}, 500)
+
+
+def _constant(content: Any) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that always answers with the same JSON."""
+
+    async def answer(request: Request) -> Response:
+        return _json_response(content)
+
+    return answer
 
 
 def _json_response(

@@ -279,7 +279,10 @@ class SessionManager:
         runtime = environment._runtime
         own = environment._own_config()
         if runtime is None:
-            runtime = RewardRuntime(_copied(environment.rubric), config=config, own=own)
+            rubric = environment.rubric
+            with contextlib.suppress(Exception):  # if it can't be copied, it is its own prototype
+                rubric = copy.deepcopy(rubric)
+            runtime = RewardRuntime(rubric, config=config, own=own)
         runtime.to_dict()  # raises now what it would raise later
         return environment.get_metadata().model_dump(), runtime
 
@@ -508,14 +511,6 @@ class SessionManager:
         if self._threads is not None:
             self._threads.close()
             self._threads = None
-
-
-def _copied(rubric: Any) -> Any:
-    """Return a rubric that no session scores by, even if all environments share one."""
-    try:
-        return copy.deepcopy(rubric)
-    except Exception:  # it can't be copied: the one of the environment that was made for this
-        return rubric
 
 
 class Session:
