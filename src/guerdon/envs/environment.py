@@ -399,21 +399,14 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
             self.__dict__.setdefault("_runtime", RewardRuntime(prototype))
         return cast("RewardRuntime", self._runtime)
 
-    def _configure(self, runtime: RewardRuntime) -> None:
-        """Apply a configuration to an environment that is stepped without a reset."""
-        self._runtime = runtime
-        if isinstance(self.rubric, Rubric):
-            runtime.apply(self.rubric, episode=runtime.progress.episode)
-            self._apply_own(runtime.own())
-
-    def _apply_configuration(self) -> Applied | None:
-        """Apply the configuration of the episode that begins."""
+    def _apply_configuration(self, episode: int | None = None) -> Applied | None:
+        """Apply the configuration of an episode, by default of one that begins."""
         rubric = self.rubric
         if not isinstance(rubric, Rubric):
             return None
         if self._runtime is not None:
             self._apply_own(self._runtime.own())
-            return self._runtime.apply(rubric)
+            return self._runtime.apply(rubric, episode=episode)
         rubric.__dict__["_scored_by"] = None  # the fingerprint is computed again when needed
         return None
 
@@ -460,8 +453,6 @@ def _given(kwargs: dict[str, Any], **named: Any) -> dict[str, Any]:
 
 def _applying(reset: Any) -> Any:
     """Return a reset that applies the configuration of the episode before the author's code."""
-    if not callable(reset):
-        raise EnvDefinitionError(f"reset must be a function, got {reset!r:.60}")
 
     @functools.wraps(reset)
     async def reset_async(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -879,8 +879,10 @@ class EnvRunner:
         """Apply the configuration to a new environment that is stepped without a reset."""
         runtime = self._configuration()
         if runtime is not None:
-            what = "configuring the environment"
-            await self.call(lambda adapter: adapter.environment._configure(runtime), what)
+            environment, episode = self.adapter.environment, runtime.progress.episode
+            environment._runtime = runtime
+            apply = partial(environment._apply_configuration, episode)
+            await self.call(lambda adapter: apply(), "configuring the environment")
 
     async def reset(
         self,

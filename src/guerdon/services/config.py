@@ -221,6 +221,7 @@ class SdkService(CallSettings):
     """
 
     server: Any
+    tool: None = None  # the only one of the server, or that of the service's name
 
     def public(self) -> dict[str, Any]:
         """Return what is public: the name."""

@@ -26,7 +26,7 @@ from guerdon.errors import (
     ServiceUnavailableError,
 )
 from guerdon.services.config import McpService, SdkService, ServiceTool
-from guerdon.services.mcp_transport import HTTP_STATUS, Opener, StderrTail, opener
+from guerdon.services.mcp_transport import HTTP_STATUS, StderrTail, open_session
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class Connection:
 
     Args:
         service: The service's name, for errors.
-        open_session: Opens a session.
+        config: Its configuration.
         timeout_s: The timeout of opening in seconds.
 
     Attributes:
@@ -124,7 +124,7 @@ class Connection:
         usable: Whether new calls may use it.
     """
 
-    def __init__(self, service: str, open_session: Opener, timeout_s: float) -> None:
+    def __init__(self, service: str, config: McpService | SdkService, timeout_s: float) -> None:
         self.service = service
         self.tools: dict[str, Any] = {}
         self.calls = self.answers = 0
@@ -136,14 +136,14 @@ class Connection:
         self._settled, self._closing = asyncio.Event(), asyncio.Event()
         # In an empty context, since callers with other contexts share the connection.
         self._task = asyncio.create_task(
-            self._live(open_session, timeout_s), context=contextvars.Context()
+            self._live(config, timeout_s), context=contextvars.Context()
         )
 
-    async def _live(self, open_session: Opener, timeout_s: float) -> None:
+    async def _live(self, config: McpService | SdkService, timeout_s: float) -> None:
         # Not asyncio.timeout: it may not end before the client's own scopes, which stay open.
         limit = asyncio.get_running_loop().call_later(timeout_s, self._give_up, timeout_s)
         try:
-            async with open_session(self._stderr) as client:
+            async with open_session(self.service, config, self._stderr) as client:
                 self.tools = await _tools(client)
                 limit.cancel()
                 self._client = client
@@ -300,12 +300,9 @@ class ToolService:
 
     def __init__(self, name: str, config: McpService | SdkService) -> None:
         self.name, self.config = name, config
-        self._open_session = opener(name, config)
-        self._tool: str | None = None
         self._most = 1  # connections; a program is one server
-        if isinstance(config, McpService):
-            self._tool = config.tool
-            self._most = 1 if config.endpoint is None else config.connections
+        if isinstance(config, McpService) and config.endpoint is not None:
+            self._most = config.connections
         self._timeout_s = config.timeout_s
         self._calls_each = -(-config.concurrency // self._most)
         self._begin()
@@ -405,7 +402,7 @@ class ToolService:
         Raises:
             ServiceError: The server can't be reached, or the tool doesn't exist.
         """
-        connection = Connection(self.name, self._open_session, timeout_s)
+        connection = Connection(self.name, self.config, timeout_s)
         try:
             await connection.open()
             if for_tool:
@@ -448,14 +445,14 @@ class ToolService:
             if self._loop is None:
                 self._loop = asyncio.get_running_loop()
             close_at_exit(self)
-            best = Connection(self.name, self._open_session, self._timeout_s)
+            best = Connection(self.name, self.config, self._timeout_s)
             usable.append(best)
         self._open = usable
         return best
 
     async def _tool_name(self, tool: str | None, connection: Connection) -> str:
         """The tool to call: the given one, the configured one, the service's name, or the only."""
-        wanted = tool if tool is not None else self._tool
+        wanted = tool if tool is not None else self.config.tool
         name = self._known(wanted, connection)
         if name is None:  # it may have been added since
             await connection.list()

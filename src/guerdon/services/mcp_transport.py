@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Self, TextIO, TypeAlias
 
@@ -83,29 +83,20 @@ class StderrTail:
             self._descriptor = -1
 
 
-# Opens a session; the end of a program's stderr is kept in the argument.
-Opener: TypeAlias = Callable[[StderrTail], Session]
-
-
-def opener(service: str, config: McpService | SdkService) -> Opener:
-    """Return what opens sessions with a service.
+def open_session(service: str, config: McpService | SdkService, stderr: StderrTail) -> Session:
+    """Open a session with a service.
 
     Args:
         service: Its name, for errors.
         config: Its configuration.
+        stderr: Keeps the end of its program's stderr, if it is a program.
     """
     if isinstance(config, SdkService):
         server = config.server
-        if isinstance(server, mcp.StdioServerParameters):
-            return lambda stderr: _started(server, stderr)
-        return lambda stderr: mcp.Client(server)
-    if config.endpoint is not None:
-        return lambda stderr: _over_http(service, config)
-    return lambda stderr: _over_program(service, config, stderr)
-
-
-def _over_program(service: str, config: McpService, stderr: StderrTail) -> Session:
-    assert config.command is not None
+        is_program = isinstance(server, mcp.StdioServerParameters)
+        return _started(server, stderr) if is_program else mcp.Client(server)
+    if config.command is None:
+        return _over_http(service, config)
     program, *arguments = config.command
     environment = {name: _secret(service, name, in_header=False) for name in config.env}
     return _started(

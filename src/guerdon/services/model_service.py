@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
+
+from pydantic_core import from_json
 
 from guerdon.errors import InvalidArgumentError, ServiceError, ServiceUnavailableError
 from guerdon.rubrics.judge.question import ChatClient, Question, ask_model, naming_service
@@ -117,16 +118,12 @@ def _parsed(text: str, service: str) -> dict[str, Any]:
     """The JSON of a reply, with or without a fence."""
     fenced = FENCED.match(text)
     try:
-        value = json.loads(fenced[1] if fenced else text, parse_constant=_reject_constant)
-    except (ValueError, RecursionError) as error:
+        value = from_json(fenced[1] if fenced else text, allow_inf_nan=False)
+    except ValueError as error:
         raise ServiceError(
             f"the reply of {service} is not JSON: {error}: {text[:200]!r}", service=service
         ) from error
     return value if isinstance(value, dict) else {"result": value}
-
-
-def _reject_constant(literal: str) -> None:
-    raise ValueError(f"{literal} is not a JSON number")
 
 
 class ModelService:

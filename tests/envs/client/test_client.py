@@ -198,7 +198,7 @@ def test_env_client_takes_types_from_arguments():
         assert await client.state() == Place(level=3)
 
     answers = BOARD, '{"type":"state","data":{"level":3}}'
-    types = {"action_type": Move, "observation_type": Board, "state_type": Place}
+    types = {"observation_type": Board, "state_type": Place}
     scripted(play, answering(*answers), EnvClient, **types)
     assert EnvClient.observation_type is GenericObservation
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import httpx
 from pydantic import BaseModel
@@ -40,7 +40,6 @@ from guerdon.errors import (
     InvalidObservationError,
     ServerError,
 )
-from guerdon.types.action import Action
 from guerdon.types.observation import GenericObservation, StepResult
 from guerdon.types.state import State
 
@@ -80,9 +79,9 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             other limits. `ASGITransport` connects to an application in the same process.
         environment_id: The environment's name; by default the server's name for it once
             connected, and its address before.
-        action_type: The class of actions; by default the type parameter of the client's class.
-        observation_type: The class of observations.
-        state_type: The class of states.
+        observation_type: The class of observations; by default the type parameter of the client's
+            class.
+        state_type: The class of states, likewise.
         token: The server's token.
         connect_timeout_s: Seconds to wait for a connection.
         message_timeout_s: Seconds to wait for an answer.
@@ -92,9 +91,8 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             invalid.
     """
 
-    action_type: ClassVar[type[Any]] = Action
-    observation_type: ClassVar[type[Any]] = GenericObservation
-    state_type: ClassVar[type[Any]] = State
+    observation_type: type[Any] = GenericObservation
+    state_type: type[Any] = State
 
     def __init__(
         self,
@@ -103,21 +101,14 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         launcher: Launcher | None = None,
         transport: WebSocketTransport | None = None,
         environment_id: str | None = None,
-        action_type: type[Any] | None = None,
         observation_type: type[Any] | None = None,
         state_type: type[Any] | None = None,
         token: str | None = None,
         connect_timeout_s: float = 10.0,
         message_timeout_s: float = 60.0,
     ) -> None:
-        types = {
-            "action_type": action_type,
-            "observation_type": observation_type,
-            "state_type": state_type,
-        }
-        for name, given in types.items():
-            if given is not None:
-                setattr(self, name, given)
+        self.observation_type = observation_type or type(self).observation_type
+        self.state_type = state_type or type(self).state_type
         if base_url is None and launcher is None and transport is not None:
             base_url = "http://localhost"
         if (base_url is None) == (launcher is None):
@@ -467,10 +458,6 @@ class SyncEnvClient(SyncClient, Generic[ActT, ObsT, StateT]):
     reset = sync_method(EnvClient[ActT, ObsT, StateT].reset)
     step = sync_method(EnvClient[ActT, ObsT, StateT].step)
     state = sync_method(EnvClient[ActT, ObsT, StateT].state)
-    get = sync_method(EnvClient.get)
-    post = sync_method(EnvClient.post)
-    get_config = sync_method(EnvClient.get_config)
-    update_config = sync_method(EnvClient.update_config)
 
     def connect(self) -> Self:
         """Connect; see `EnvClient.connect`."""

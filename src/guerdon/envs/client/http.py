@@ -243,6 +243,11 @@ class SyncClient(SyncWrapper):
         """The server's address."""
         return str(self.async_client.base_url)
 
+    get = sync_method(HTTPEnvClient.get)
+    post = sync_method(HTTPEnvClient.post)
+    get_config = sync_method(HTTPEnvClient.get_config)
+    update_config = sync_method(HTTPEnvClient.update_config)
+
 
 class SyncHTTPEnvClient(SyncClient):
     """An `HTTPEnvClient` for synchronous code; made by `HTTPEnvClient.sync`.
@@ -259,10 +264,6 @@ class SyncHTTPEnvClient(SyncClient):
     reset = sync_method(HTTPEnvClient.reset)
     step = sync_method(HTTPEnvClient.step)
     state = sync_method(HTTPEnvClient.state)
-    get = sync_method(HTTPEnvClient.get)
-    post = sync_method(HTTPEnvClient.post)
-    get_config = sync_method(HTTPEnvClient.get_config)
-    update_config = sync_method(HTTPEnvClient.update_config)
 
 
 def _content(response: httpx.Response, path: str) -> Any:
