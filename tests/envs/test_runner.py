@@ -292,7 +292,7 @@ def test_env_runner_one_that_hangs_does_not_delay_the_others(hanging):
     kind = hanging("step")
 
     async def play(runner):
-        other = EnvRunner(World, runner._threads)
+        other = EnvRunner(World, runner.threads)
         await runner.reset(None, None, None)
         with pytest.raises(EnvTimeoutError):
             await runner.step(Move(), SHORT)
@@ -306,7 +306,7 @@ def test_env_runner_creates_no_environments_while_too_many_hang(hanging):
     kind = hanging("step")
 
     async def play(runner):
-        runner._threads.max_stuck = 0
+        runner.threads.max_stuck = 0
         await runner.reset(None, None, None)
         with pytest.raises(EnvTimeoutError):
             await runner.step(Move(), SHORT)

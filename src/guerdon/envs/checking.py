@@ -268,26 +268,20 @@ class _Player:
         return raised
 
 
+@dataclass
 class _Checks:
     """The checks, and what the later ones know from the earlier."""
 
-    def __init__(
-        self,
-        player: _Player,
-        given: Sequence[Action | Mapping[str, Any]] | None,
-        seed: int,
-        steps: int,
-    ) -> None:
-        self._player = player
-        self._given = given
-        self._seed = seed
-        self._steps = steps
-        self._first: Any = None  # the runner of the first environment
-        self._environment: Any = None
-        self._actions: list[Action] = []
-        self._trace: list[Seen] = []
-        self._unsendable: str | None = None
-        self._fingerprints: dict[str, str] = {}  # of the rubrics, when the episode began
+    player: _Player
+    given: Sequence[Action | Mapping[str, Any]] | None
+    seed: int
+    steps: int
+    first: Any = None  # the runner of the first environment
+    environment: Any = None
+    tried: list[Action] = field(default_factory=list)
+    trace: list[Seen] = field(default_factory=list)
+    unsendable: str | None = None
+    fingerprints: dict[str, str] = field(default_factory=dict)  # when the episode began
 
     def all(self) -> list[tuple[str, Callable[[], str | None], bool]]:
         """Every check: its name, what it does, and whether those after it need it."""
@@ -300,47 +294,45 @@ class _Checks:
             ("rewards are in their declared range", self.in_range, False),
             ("observations survive JSON", self.survives_json, False),
             ("a reset clears the old trajectory", self.clears_trajectory, False),
-            (f"seed {self._seed} makes it repeatable", self.repeatable, True),
+            (f"seed {self.seed} makes it repeatable", self.repeatable, True),
             ("two instances share nothing", self.shares_nothing, False),
             ("a step after the end is refused", self.after_done, False),
         ]
 
     def made(self) -> None:
-        self._first = self._player.new()
-        self._environment = self._first.adapter.environment
+        self.first = self.player.new()
+        self.environment = self.first.adapter.environment
 
     def actions(self) -> None:
-        kind = self._environment.action_type
-        call = partial(self._player.call, self._first)
-        if self._given is None:  # more than are needed: some may be refused
-            make = partial(sample_actions, kind, 3 * self._steps, seed=self._seed)
-            self._actions = call(make)
+        kind = self.environment.action_type
+        call = partial(self.player.call, self.first)
+        if self.given is None:  # more than are needed: some may be refused
+            make = partial(sample_actions, kind, 3 * self.steps, seed=self.seed)
+            self.tried = call(make)
             return
-        if not self._given:
+        if not self.given:
             raise _Found("no actions were given")
-        models = [
-            call(partial(_model, kind, each, place)) for place, each in enumerate(self._given)
-        ]
-        self._actions = [models[number % len(models)] for number in range(self._steps)]
+        models = [call(partial(_model, kind, each, place)) for place, each in enumerate(self.given)]
+        self.tried = [models[number % len(models)] for number in range(self.steps)]
 
     def played(self) -> None:
         """Play an episode, leaving out actions that the environment refuses."""
-        player, runner = self._player, self._first
+        player, runner = self.player, self.first
         observation = player.reset(runner)
         trace = [player.seen(runner, observation)]
-        self._fingerprints = self._player.call(runner, self._read_fingerprints)
+        self.fingerprints = self.player.call(runner, self._read_fingerprints)
         self._check_json(observation, 0)
         if observation.done:
             raise _Found("the reset ends it: its observation is done")
-        agents = self._environment.agents
+        agents = self.environment.agents
         if agents and observation.metadata.get(AGENT) not in agents:
             raise _Found(
                 f"the reset must name one of the agents {list(agents)} in metadata[{AGENT!r}]"
             )
         taken: list[Action] = []
         refused: Exception | None = None
-        for action in self._actions:
-            if observation.done or len(taken) == self._steps:
+        for action in self.tried:
+            if observation.done or len(taken) == self.steps:
                 break
             try:
                 observation = player.wait(runner.step(action))
@@ -354,23 +346,23 @@ class _Checks:
             self._check_json(observation, len(taken))
         if not taken:
             raise _Found(f"every action was refused; the last: {refused}{self._hint()}")
-        self._actions, self._trace = taken, trace
+        self.tried, self.trace = taken, trace
 
     def _hint(self) -> str:
-        return "; the actions were sampled: pass some that are valid" if self._given is None else ""
+        return "; the actions were sampled: pass some that are valid" if self.given is None else ""
 
     def _check_json(self, observation: Observation, number: int) -> None:
         """Keep the reason why an observation, or its state, doesn't survive JSON."""
-        if self._unsendable is not None:
+        if self.unsendable is not None:
             return
         try:
-            lost = self._player.call(self._first, partial(_lost, observation))
+            lost = self.player.call(self.first, partial(_lost, observation))
             if lost:
-                self._unsendable = f"observation {number}: {lost}"
-            adapter = self._first.adapter
-            state_json(self._player.call(self._first, lambda: adapter.state()))
+                self.unsendable = f"observation {number}: {lost}"
+            adapter = self.first.adapter
+            state_json(self.player.call(self.first, lambda: adapter.state()))
         except Exception as error:
-            self._unsendable = f"observation {number}: {_text(error)}"
+            self.unsendable = f"observation {number}: {_text(error)}"
 
     def rewarded(self) -> None:
         for number, seen in enumerate(self._observations()):
@@ -380,11 +372,11 @@ class _Checks:
                 raise _Found(f"step {number} has none; return self.score(action, observation)")
 
     def _read_fingerprints(self) -> dict[str, str]:
-        return {path: rubric.fingerprint() for path, rubric in _rubrics(self._environment)}
+        return {path: rubric.fingerprint() for path, rubric in _rubrics(self.environment)}
 
     def keeps_configuration(self) -> None:
-        now = self._player.call(self._first, self._read_fingerprints)
-        moved = [path for path, each in self._fingerprints.items() if now.get(path) != each]
+        now = self.player.call(self.first, self._read_fingerprints)
+        moved = [path for path, each in self.fingerprints.items() if now.get(path) != each]
         if moved:
             path = max(moved, key=lambda path: path.count(".") + bool(path))
             what = f"rubric {path!r}" if path else "the rubric"
@@ -395,7 +387,7 @@ class _Checks:
             )
 
     def in_range(self) -> None:
-        ranges = {path: rubric._range() for path, rubric in _rubrics(self._environment)}
+        ranges = {path: rubric._range() for path, rubric in _rubrics(self.environment)}
         for number, seen in enumerate(self._observations()):
             values = {"": seen["reward"], **(seen["metadata"].get(COMPONENTS) or {})}
             for path, value in values.items():
@@ -411,12 +403,12 @@ class _Checks:
             raise _Found("the rubric declares none; set score_range", "note")
 
     def survives_json(self) -> None:
-        if self._unsendable is not None:
-            raise _Found(self._unsendable)
+        if self.unsendable is not None:
+            raise _Found(self.unsendable)
 
     def clears_trajectory(self) -> None:
-        self._player.reset(self._first)
-        for path, rubric in _rubrics(self._environment):
+        self.player.reset(self.first)
+        for path, rubric in _rubrics(self.environment):
             if isinstance(rubric, TrajectoryRubric) and rubric.trajectory:
                 what = f"rubric {path!r}" if path else "the rubric"
                 raise _Found(f"{what} still has it; call self._reset_rubric() in reset")
@@ -426,12 +418,12 @@ class _Checks:
             "draw from a random.Random(seed) of the episode's own, use no clock, and keep what "
             "changes in self, not in the class"
         )
-        episodes = (("a second episode", self._first), ("another instance", self._player.new()))
+        episodes = (("a second episode", self.first), ("another instance", self.player.new()))
         for what, runner in episodes:
-            self._same(f"{what} shows", self._player.episode(runner, self._actions), why)
+            self._same(f"{what} shows", self.player.episode(runner, self.tried), why)
 
     def shares_nothing(self) -> None:
-        one, two = self._player.new(), self._player.new()
+        one, two = self.player.new(), self.player.new()
         ours = {id(rubric): path for path, rubric in _rubrics(one.adapter.environment)}
         shared = [
             ours[id(rubric)]
@@ -442,41 +434,41 @@ class _Checks:
             what = f"rubric {shared[0]!r}" if shared[0] else "rubric"
             raise _Found(f"they share the {what}; create it in __init__, one for each")
         why = "keep what changes in self, created in __init__, not in the class or the module"
-        for trace in self._player.in_turn((one, two), self._actions):
+        for trace in self.player.in_turn((one, two), self.tried):
             self._same("stepped in turn with another instance, one shows", trace, why)
 
     def after_done(self) -> str | None:
-        player, runner = self._player, self._first
-        if not self._trace[-1]["observation"]["done"]:
-            count = len(self._actions)
+        player, runner = self.player, self.first
+        if not self.trace[-1]["observation"]["done"]:
+            count = len(self.tried)
             raise _Found(
                 f"not checked: no episode ended in {count} steps; try more, or other actions",
                 "note",
             )
-        player.episode(runner, self._actions)
+        player.episode(runner, self.tried)
         try:
-            player.wait(runner.step(self._actions[0]))
+            player.wait(runner.step(self.tried[0]))
         except EpisodeError:
             return None
         except Exception as error:
             found = f"it raises {type(error).__name__}; raise EpisodeError instead"
             raise _Found(found, "note") from error
-        documented = self._environment.after_done
+        documented = self.environment.after_done
         if not documented:
             raise _Found("it is taken; raise EpisodeError, or document in after_done what it does")
         return f"it is not, as documented: {documented}"
 
     def _observations(self) -> list[dict[str, Any]]:
-        return [seen["observation"] for seen in self._trace[1:]]
+        return [seen["observation"] for seen in self.trace[1:]]
 
     def _same(self, what: str, trace: list[Seen], why: str) -> None:
         """Whether an episode is the first one again."""
-        for number, (expected, seen) in enumerate(zip(self._trace, trace, strict=False)):
+        for number, (expected, seen) in enumerate(zip(self.trace, trace, strict=False)):
             differs = difference(expected, seen)
             if differs:
                 raise _Found(f"{what} something else at step {number}: {differs}; {why}")
-        if len(trace) != len(self._trace):
-            raise _Found(f"{what} {len(trace) - 1} steps, not {len(self._trace) - 1}; {why}")
+        if len(trace) != len(self.trace):
+            raise _Found(f"{what} {len(trace) - 1} steps, not {len(self.trace) - 1}; {why}")
 
 
 def _lost(observation: Observation) -> str:

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -800,6 +800,7 @@ def _raised(what: str, error: BaseException) -> str:
 # One environment -----------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class EnvRunner:
     """Runs one environment at a time in an event loop, one call at a time.
 
@@ -830,27 +831,18 @@ class EnvRunner:
         timeout_s: Seconds that each call may take.
     """
 
-    def __init__(
-        self,
-        factory: Callable[[], Any],
-        threads: EnvThreads,
-        *,
-        timeout_s: float = 300.0,
-        adapt: Callable[[Any], Any] = EnvAdapter,
-        replaces_failed: bool = False,
-        configuration: Callable[[], RewardRuntime | None] = lambda: None,
-        name: str = "",
-    ) -> None:
-        self._factory = factory
-        self._name = self._owner = name
-        self._threads = threads
-        self._adapt = adapt
-        self._replaces_failed = replaces_failed
-        self._configuration = configuration
-        self._failure = ""  # why the environment has to be reset first
-        self._call: EnvCall | None = None  # the latest
-        self.timeout_s = timeout_s
-        self.adapter: Any = None
+    factory: Callable[[], Any]
+    threads: EnvThreads
+    _: KW_ONLY
+    timeout_s: float = 300.0
+    adapt: Callable[[Any], Any] = EnvAdapter
+    replaces_failed: bool = False
+    configuration: Callable[[], RewardRuntime | None] = lambda: None
+    name: str = ""
+    adapter: Any = field(default=None, init=False)
+    _failure: str = field(default="", init=False)  # why the environment has to be reset first
+    _call: EnvCall | None = field(default=None, init=False)  # the latest
+    _owner: str = field(default="", init=False)  # the environment and the name, once it is made
 
     async def open(self) -> None:
         """Make the environment.
@@ -859,16 +851,16 @@ class EnvRunner:
             EnvTimeoutError: It took too long, or too many environments hang already.
             Exception: What the factory raised.
         """
-        self._threads.check()
+        self.threads.check()
         what = "making the environment"
         self.adapter = await self._run(self._make, what, self.timeout_s, makes=True)
         kind = type(self.adapter.environment).__name__
-        self._owner = f"{kind} in {self._name}" if self._name else kind
+        self._owner = f"{kind} in {self.name}" if self.name else kind
 
     def _make(self) -> Any:
-        made = self._factory()
+        made = self.factory()
         try:
-            return self._adapt(made)
+            return self.adapt(made)
         except BaseException:
             close = getattr(made, "close", None)
             if callable(close) and not isinstance(made, type):
@@ -877,7 +869,7 @@ class EnvRunner:
 
     async def configure(self) -> None:
         """Apply the configuration to a new environment that is stepped without a reset."""
-        runtime = self._configuration()
+        runtime = self.configuration()
         if runtime is not None:
             environment, episode = self.adapter.environment, runtime.progress.episode
             environment._runtime = runtime
@@ -901,12 +893,12 @@ class EnvRunner:
             EnvTimeoutError: It took too long; the environment is abandoned.
             Exception: What the environment raised.
         """
-        if self._failure and self._replaces_failed:
+        if self._failure and self.replaces_failed:
             await self.close(self.timeout_s)
         if self.adapter is None:
             await self.open()
         adapter = self.adapter
-        configuration = self._configuration()
+        configuration = self.configuration()
         if configuration is not None:
             adapter.environment._runtime = configuration
         self._failure = "the last reset failed; reset again"
@@ -966,13 +958,13 @@ class EnvRunner:
         self._call = EnvCall(
             partial(adapter.step, action), "step", owner=self._owner, finish=finish
         )
-        self._threads.start(self._call)
+        self.threads.start(self._call)
         return True
 
     def step_failed(self, error: BaseException) -> None:
         """Mark the environment as unusable, if this error requires a new one."""
         # One that refuses an action, or a step after its episode's end, still works.
-        if self._replaces_failed and not isinstance(error, (EpisodeError, InvalidActionError)):
+        if self.replaces_failed and not isinstance(error, (EpisodeError, InvalidActionError)):
             self._failure = "the last step failed; reset it to make a new environment"
 
     def abandon(self) -> None:
@@ -1060,10 +1052,10 @@ class EnvRunner:
         is_async: bool = False,
         makes: bool = False,
     ) -> Any:
-        threads = self._threads
+        threads = self.threads
         waiting = threads.loop.create_future()
         self._call = call = EnvCall(
-            function, what, waiting, owner=self._owner, limit_s=limit_s, makes=makes
+            function, what, waiting, owner=self._owner or self.name, limit_s=limit_s, makes=makes
         )
         call.submitted_at = monotonic()
         threads.start(call, is_async=is_async)
@@ -1076,5 +1068,5 @@ class EnvRunner:
                 self._abandon(call)
 
     def _abandon(self, call: EnvCall) -> None:
-        if self._threads.abandon(call, self.adapter):
+        if self.threads.abandon(call, self.adapter):
             self.adapter = None
