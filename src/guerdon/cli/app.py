@@ -28,8 +28,6 @@ from guerdon.cli.tree import tree
 from guerdon.cli.validate import validate
 from guerdon.errors import GuerdonError, LoadError, SandboxUnavailableError, ScoringError
 
-__all__ = ["app", "main"]
-
 HELP = """Rewards for agents that learn, with every number traceable.
 
 A reward is a tree of small rubrics. Commands take it as [bold]file.py:name[/] or \

@@ -16,8 +16,6 @@ from guerdon.cli.console import print_json, print_parts, table
 from guerdon.errors import RolloutError
 from guerdon.rollouts.scoring.reading import decode_line, open_file, read_lines
 
-__all__ = ["check"]
-
 MARKS = {"ok": "[green]ok[/]", "problem": "[bold red]problem[/]", "note": "[yellow]note[/]"}
 
 

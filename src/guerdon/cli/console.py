@@ -18,11 +18,6 @@ from rich.text import Text
 from guerdon._logging import plain
 from guerdon.rollouts.json_forms import as_text
 
-__all__ = [
-    "alarm", "cell", "console", "number", "one_line", "print_json", "print_parts",
-    "progress", "share", "table", "warn",
-]  # fmt: skip
-
 # Columns of a file or a pipe, which have no width of their own.
 FILE_WIDTH = 110
 

@@ -31,8 +31,6 @@ from guerdon.rollouts.comparing.comparison import (
 from guerdon.rollouts.comparing.group_comparison import GroupComparison
 from guerdon.rollouts.scoring.summary import Mean
 
-__all__ = ["diff", "diff_tables"]
-
 
 def diff(
     before: Annotated[

@@ -18,8 +18,6 @@ from guerdon.cli.console import cell, print_json, print_parts, table
 if TYPE_CHECKING:
     from guerdon.sandbox import Probe
 
-__all__ = ["doctor"]
-
 NONE = "nothing: the code runs in this process; for code that you wrote"
 
 

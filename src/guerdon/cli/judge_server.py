@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from guerdon.rubrics.judge.template import Template
     from guerdon.services import OpenAIService
 
-__all__ = ["judge_server"]
-
 # Seconds for checking that the model is available.
 CHECK_S = 5.0
 # The options of HTTP.

@@ -16,8 +16,6 @@ import typer
 from guerdon import __version__
 from guerdon.errors import InvalidArgumentError, ScoringError
 
-__all__ = ["new"]
-
 TEMPLATES = ("environment.py", "test_environment.py", "README.md", "Dockerfile")
 
 

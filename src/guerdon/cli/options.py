@@ -11,11 +11,6 @@ import typer
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.reading import FORMATS
 
-__all__ = [
-    "AsJson", "At", "By", "Environment", "ExitCode", "Format", "Host", "Port", "RewardFile",
-    "Rollouts", "ScoreFailed", "Services", "Token", "check_token",
-]  # fmt: skip
-
 
 class ExitCode(IntEnum):
     """The exit codes of the command."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from guerdon.cli.console import print_json
 
-__all__ = ["schema"]
-
 
 def schema() -> None:
     """Print the JSON Schema of a reward's file, with which editors complete it.

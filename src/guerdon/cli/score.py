@@ -31,8 +31,6 @@ from guerdon.rollouts.scoring.scorers import SandboxSettings
 from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Mean, Summary
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["group_tables", "report_tables", "score"]
-
 
 def score(
     rollouts: options.Rollouts,

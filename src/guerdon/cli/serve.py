@@ -14,8 +14,6 @@ import typer
 
 from guerdon.cli import options
 
-__all__ = ["serve"]
-
 
 class LogFormat(StrEnum):
     """The format of log lines."""

@@ -16,8 +16,6 @@ from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import describe
 
-__all__ = ["tree"]
-
 
 def tree(
     reward: Annotated[

@@ -14,8 +14,6 @@ from guerdon.cli import options
 from guerdon.cli.console import print_json
 from guerdon.errors import RewardConfigError
 
-__all__ = ["validate"]
-
 
 def validate(
     file: Annotated[

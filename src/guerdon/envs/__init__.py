@@ -18,15 +18,14 @@ if TYPE_CHECKING:
     from guerdon.envs.pool.pool import *
     from guerdon.envs.pool.remote import *
     from guerdon.envs.registry import *
-    from guerdon.envs.runner import reset_arguments as reset_arguments
+    from guerdon.envs.runner import *
     from guerdon.envs.server.app import *
-    from guerdon.envs.server.limits import ServerLimits as ServerLimits
+    from guerdon.envs.server.limits import *
     from guerdon.envs.server.uvicorn_server import *
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    *("environment", "registry", "pool.pool", "pool.backend", "pool.remote", "server.app"),
-    *("server.uvicorn_server", "client.launchers", "client.client", "client.http"),
-    *("client.transport", "checking", "configured"),
-    names={"runner": "reset_arguments", "server.limits": "ServerLimits"},
+    *("environment", "registry", "runner", "pool.pool", "pool.backend", "pool.remote"),
+    *("server.limits", "server.app", "server.uvicorn_server", "client.launchers", "client.client"),
+    *("client.http", "client.transport", "checking", "configured"),
 )

@@ -21,8 +21,6 @@ try:
 except ImportError:  # not on this platform: no environment is named
     pthread_getcpuclockid = None  # type: ignore[assignment]
 
-__all__ = ["LockWatch", "WatchedThread", "lock_watch"]
-
 logger = logging.getLogger("guerdon.envs")
 
 # Seconds between two measurements.

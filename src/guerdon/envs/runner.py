@@ -47,15 +47,7 @@ from guerdon.types.state import State
 if TYPE_CHECKING:
     from guerdon.config.runtime import RewardRuntime
 
-__all__ = [
-    "EnvAdapter",
-    "EnvCall",
-    "EnvRunner",
-    "EnvThreads",
-    "Keywords",
-    "read_action",
-    "reset_arguments",
-]
+__all__ = ["reset_arguments"]
 
 logger = step_logger("guerdon.envs")
 

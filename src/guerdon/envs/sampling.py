@@ -16,8 +16,6 @@ from guerdon._validation import summarize
 from guerdon.errors import InvalidArgumentError
 from guerdon.types.action import Action
 
-__all__ = ["sample_actions"]
-
 # The depth of nested values beyond which only required fields are sampled.
 DEEPEST = 4
 # Strings of each format.

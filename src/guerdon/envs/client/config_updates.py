@@ -12,8 +12,6 @@ from guerdon.errors import (
     ServerError,
 )
 
-__all__ = ["SessionUpdates", "field_error_line", "is_report", "update_error", "versioned"]
-
 # The keys of an update that are repeated to the session that replaces a lost one.
 NAMED = ("weights", "schedules")
 LISTS = ("per_turn", "episode_end")

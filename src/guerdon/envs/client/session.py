@@ -32,8 +32,6 @@ from guerdon.errors import (
 )
 from guerdon.types.observation import StepResult
 
-__all__ = ["RemoteSession", "encode_message", "observation_of", "parse_result"]
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # After an error with one of these codes the server has closed the session.

@@ -14,8 +14,6 @@ from guerdon._http import is_loopback
 from guerdon._validation import has_token
 from guerdon.envs.server.monitoring import log
 
-__all__ = ["AccessControl"]
-
 OPEN_PATHS = ("/health",)  # for load balancers, which have no token
 HEADERS = {400: {"connection": "close"}, 401: {"www-authenticate": "Bearer"}}
 

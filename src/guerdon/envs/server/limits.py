@@ -13,7 +13,7 @@ from guerdon._validation import check_integer, check_seconds
 from guerdon.envs.server.monitoring import Metrics
 from guerdon.envs.server.protocol import ErrorCode, ProtocolError
 
-__all__ = ["BodyLimits", "ServerLimits"]
+__all__ = ["ServerLimits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,6 @@ from guerdon._validation import as_score
 from guerdon.envs.environment import COMPONENTS
 from guerdon.types.observation import Observation
 
-__all__ = ["JsonFormatter", "Metrics", "TextFormatter", "log"]
-
 logger = step_logger("guerdon.server")
 
 MetricT = TypeVar("MetricT", bound=MetricWrapperBase)

@@ -12,8 +12,6 @@ from guerdon.types.action import Action
 from guerdon.types.observation import Observation
 from guerdon.types.state import EnvironmentMetadata, State
 
-__all__ = ["EnvTypes", "openapi_document"]
-
 PROTOCOL = "1.0.0"
 
 Schema = dict[str, Any]

@@ -16,23 +16,6 @@ from guerdon.errors import ConfigConflictError, InvalidObservationError, RewardC
 from guerdon.types.observation import Observation
 from guerdon.types.state import State
 
-__all__ = [
-    "ClientMessage",
-    "ErrorCode",
-    "ProtocolError",
-    "ResetRequest",
-    "StepRequest",
-    "answer_json_rpc",
-    "answer_json_rpc_text",
-    "config_error",
-    "error_frame",
-    "observation_json",
-    "parse_message",
-    "state_json",
-    "validation_error",
-]
-
-
 # Requests -----------------------------------------------------------------------------------------
 
 

@@ -31,8 +31,6 @@ from guerdon.envs.server.sessions import Connection, SessionEnd, SessionManager
 from guerdon.errors import RewardConfigError
 from guerdon.rubrics.failure import describe_failure
 
-__all__ = ["Endpoints", "error_response"]
-
 METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 

@@ -44,8 +44,6 @@ from guerdon.errors import (
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
 
-__all__ = ["Connection", "Session", "SessionEnd", "SessionManager"]
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # The WebSocket code of a connection that is closed because of a message's size.
