@@ -138,3 +138,16 @@ def test_check_program_fails_a_program_that_shares(sandbox, name):
         exec(f"{program}\n{test}", names)
     verdict = check_program(sandbox, program, [test], entry_point="S" if "S" in names else "f")
     assert verdict.failure == "test 1 of 1: AssertionError"
+
+
+def test_check_program_lets_a_program_change_what_an_earlier_test_passed(sandbox):
+    program = """
+seen = []
+def f(items):
+    for each in seen: each.append(0)
+    seen.append(items)
+    return seen[0]
+"""
+    tests = ["a = [1]\nf(a)\nassert f([2]) is a and a == [1, 0]"]
+    tests += ["assert f([3]) == [1] + [0] * 2", "b = f([4])\nassert b == f([5])"]
+    assert check_program(sandbox, program, tests, entry_point="f").failure is None

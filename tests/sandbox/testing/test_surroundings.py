@@ -155,6 +155,13 @@ def test_check_program_surroundings_are_those_of_one_process(sandbox, name):
     assert verdict.failure is None
 
 
+@pytest.mark.parametrize("name", ["patches", "seeds", "environment", "folder", "warnings"])
+def test_check_program_surroundings_are_those_of_one_process_in_each_test(sandbox, name):
+    program, test = SAME[name]
+    verdict = check_program(sandbox, program, [test] * 3, entry_point="f")
+    assert verdict.failure is None
+
+
 def test_check_program_returns_the_output_that_no_test_captures(sandbox):
     program = "def f(n): print(n); return n"
     test = (

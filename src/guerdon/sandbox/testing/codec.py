@@ -85,6 +85,7 @@ class Encoder:
 
     def sent(self) -> None:
         """Record that the other side now has the containers of the message."""
+        self._common.sent()
         for number, value in self._sent:
             self._common.place(number, value)
 

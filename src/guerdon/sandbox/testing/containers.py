@@ -24,6 +24,7 @@ __all__ = [
     "CONTAINERS",
     "Containers",
     "EMPTY",
+    "ENVIRON",
     "contents",
     "is_array",
     "is_data",
@@ -40,6 +41,7 @@ EMPTY: dict[str, Callable[[], Any]] = {
     for kind in (list, set, bytearray, deque, dict, OrderedDict, Counter, defaultdict)
 }
 CONTAINERS = (list, set, dict, bytearray, deque)
+ENVIRON = 0  # the number of the environment, which both sides always have
 ALONE = 2  # references to a container that only its entry has: the entry's and the count's own
 
 
@@ -54,6 +56,7 @@ class Containers:
         self._next = first
         self._entries: dict[int, list[Any]] = {}  # the container, and what the other side has
         self._numbers: dict[int, int] = {}
+        self._forgotten: list[int] = []  # which the other side doesn't know yet
 
     def number(self, value: Any) -> int | None:
         """Return the number of a container; None if the other side doesn't have it."""
@@ -86,17 +89,23 @@ class Containers:
                 del self._numbers[id(entry[0])]
 
     def gone(self) -> list[int]:
-        """Forget the containers that nothing on this side refers to, and return their numbers.
+        """Forget the containers that nothing on this side refers to.
 
         Those that have changed since are kept until their contents have been sent.
+
+        Returns:
+            The numbers of all that were forgotten since the last message was sent.
         """
-        found = []
         for number, entry in list(self._entries.items()):  # those that contain others come first
             if getrefcount(entry[0]) <= ALONE and _same(entry[1], contents(entry[0])):
-                found.append(number)
+                self._forgotten.append(number)
                 self.forget((number,))
                 entry.clear()  # so that nothing refers to what it contained
-        return found
+        return self._forgotten
+
+    def sent(self) -> None:
+        """Record that a message was sent, with the numbers that `gone` returned."""
+        self._forgotten = []
 
     def changed(self) -> list[Any]:
         """Return the containers whose contents aren't those that the other side has."""
@@ -104,11 +113,11 @@ class Containers:
             value for value, known in self._entries.values() if not _same(known, contents(value))
         ]
 
-    def clear(self) -> list[int]:
-        """Forget all containers, and return their numbers."""
-        found = list(self._entries)
-        self.forget(found)
-        return found
+    def clear(self) -> None:
+        """Forget all containers but the environment."""
+        numbers = [number for number in self._entries if number != ENVIRON]
+        self._forgotten += numbers
+        self.forget(numbers)
 
 
 def is_array(value: Any) -> bool:

@@ -21,11 +21,10 @@ from os import chdir, getcwd
 from types import ModuleType
 from typing import Any
 
-from . import codec, link
+from . import codec, containers, link
 
 __all__ = ["ProgramSurroundings", "TestsSurroundings"]
 
-ENVIRON = 0  # the number of the environment among the containers
 STREAMS = ("stdout", "stderr")
 GIVEN = ("stdin", "argv")  # what the tests set in `sys`
 #: Functions that set a seed: called by a test, they are called in the program's process, too.
@@ -40,7 +39,7 @@ class _Both(link.Link):
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._cwd = getcwd()
-        self.common.place(ENVIRON, os.environ._data)  # type: ignore[attr-defined]
+        self.common.place(containers.ENVIRON, os.environ._data)  # type: ignore[attr-defined]
 
     def sending(self, message: dict[str, Any], encoder: codec.Encoder) -> None:
         """Add the working directory to a message if it has changed."""
