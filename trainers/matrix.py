@@ -63,9 +63,10 @@ MATRIX = {
         "verl",
         "`compute_score`",
         "the keys of the result",
-        "`step_advantages`, and `register` for estimators without steps",
-        "an exception, with which verl leaves out the rollout, or the number of `on_invalid`",
-        "–",
+        "`StepCredit`, `step_advantages`, and `register` for estimators without steps",
+        "an exception, with which verl leaves out the rollout or replaces its group, or the number "
+        "of `on_invalid`",
+        "`agent_loop`",
     ),
     "SkyRL": Takes(
         "train-with-skyrl.md",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transfer_queue
+from datasets import Dataset
 from omegaconf import OmegaConf
 from tensordict import NonTensorStack, TensorDict
 from verl import DataProto
@@ -481,14 +482,19 @@ def test_agent_loop_uses_to_action_and_to_text(tmp_path, monkeypatch):
 # Other processes
 
 
-def ran(folder, *command, module="trainers.verl_extension"):
-    """What a fresh process prints, in which verl imports a module of VERL_USE_EXTERNAL_MODULES."""
+def fresh(folder, *command, module="trainers.verl_extension"):
+    """A new process, in which verl imports a module of VERL_USE_EXTERNAL_MODULES."""
     path = os.pathsep.join([str(folder), *sys.path])
     environment = os.environ | {"VERL_USE_EXTERNAL_MODULES": module, "PYTHONPATH": path}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-W", "ignore", *command],
         env=environment, capture_output=True, text=True, check=False, cwd=folder,
     )  # fmt: skip
+
+
+def ran(folder, *command, **options):
+    """What a new process prints."""
+    done = fresh(folder, *command, **options)
     assert done.returncode == 0, done.stderr[-2_000:]
     return done.stdout
 
@@ -512,3 +518,33 @@ def test_step_credit_and_agent_loop_are_registered_while_verl_is_imported(tmp_pa
 
 def test_step_credit_gets_the_advantages_of_agent_loops_through_the_real_queue(tmp_path, figure):
     figure(ran(tmp_path, "-m", "trainers.verl_transfer_queue").splitlines()[-1])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it would train")
+def test_step_credit_trainer_is_that_of_main_ppo_until_it_asks_for_a_gpu(tmp_path):
+    make_config(tmp_path / "model")
+    content = "Open the lock: {observation}"
+    prompt = [{"role": "user", "content": content}]
+    row = {"data_source": "lock", "prompt": prompt, "extra_info": {"seed": 37}}
+    Dataset.from_list([row] * 4).to_parquet(tmp_path / "rows.parquet")
+    settings = {
+        "trainer.v1.trainer_mode": "gigpo",
+        "trainer.n_gpus_per_node": 1,
+        "algorithm.adv_estimator": "grpo",
+        "data.train_files": tmp_path / "rows.parquet",
+        "data.val_files": tmp_path / "rows.parquet",
+        "data.train_batch_size": 2,
+        "actor_rollout_ref.model.path": tmp_path / "model",
+        "actor_rollout_ref.actor.ppo_mini_batch_size": 2,
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 1,
+        "actor_rollout_ref.rollout.name": "vllm",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 1,
+        "actor_rollout_ref.rollout.agent.default_agent_loop": "lock",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "ray_kwargs.ray_init.num_cpus": 4,
+        "+ray_kwargs.ray_init.include_dashboard": False,
+    }
+    overrides = [f"{name}={value}" for name, value in settings.items()]
+    done = fresh(tmp_path, "-m", "verl.trainer.main_ppo", *overrides)
+    # Without the module it would be "Unknown trainer 'gigpo'".
+    assert "Total available GPUs 0 is less than total desired GPUs 1" in done.stderr
