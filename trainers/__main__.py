@@ -55,6 +55,11 @@ TRAINERS = {
         ("trainers/test_verl.py", "tests/integrations/test_verl.py"),
         "train-with-verl",
     ),
+    "rllib": Trainer(
+        (homes.TORCH, "ray[rllib]==2.60.0", "gymnasium>=1.1", "pettingzoo>=1.25"),
+        ("trainers/test_rllib.py", "tests/integrations/test_gymnasium.py"),
+        "train-with-gymnasium",
+    ),
     "skyrl": Trainer(
         (homes.TORCH, "skyrl==0.3.0", "skyrl-gym==0.4.0", *SKYRL_TRAIN),
         ("trainers/test_skyrl.py", "tests/integrations/test_skyrl.py"),
