@@ -335,10 +335,11 @@ def test_gymnasium_vector_env_returns_elements_of_its_spaces(vector):
         seen, *_ = envs.step(actions)
 
 
-def test_gymnasium_vector_env_repeats_the_episodes_of_a_seed(vector):
+@pytest.mark.parametrize("seed", [8, [8, 3, 5]])
+def test_gymnasium_vector_env_repeats_the_episodes_of_a_seed(vector, seed):
     def steps():
         envs = vector()
-        seen = [envs.reset(seed=8)[0]]
+        seen = [envs.reset(seed=seed)[0]]
         seen += [envs.step(np.full(3, number % 12))[0] for number in range(20)]
         return seen
 
@@ -358,7 +359,10 @@ def test_gymnasium_vector_env_raises_the_reason_and_the_environment(vector, acti
     envs = vector()
     envs.reset(options={"secret": 9})
     with pytest.raises(EnvError, match=f"the reward of environment 1 is unknown: .*{reason}"):
-        envs.step(np.array([1, action, 1]))
+        envs.step(np.array([9, action, 1]))
+    # A trainer may catch it: the first two environments begin another episode.
+    seen, rewards, *_ = envs.step(np.array([1, 1, 1]))
+    assert (seen["left"].tolist(), rewards.tolist()) == ([6, 6, 4], [0.0, 0.0, -0.25])
 
 
 @pytest.mark.parametrize(("action", "left"), [(13, 4), (14, 5)])

@@ -176,13 +176,15 @@ class GymnasiumVectorEnv(VectorEnv[Any, Any, Any]):
         """Begin an episode in each environment.
 
         Args:
-            seed: One for each; an int ``s`` means ``s, s + 1, …``.
+            seed: One for each; an int ``s`` means ``s, s + 1, …``. The first determines the seeds
+                of the episodes that follow.
             options: Arguments of the environments' `reset`.
 
         Raises:
             EnvError: An environment failed.
         """
-        super().reset(seed=seed if isinstance(seed, int) else None)
+        given_seeds = [seed] if isinstance(seed, int) else seed or []
+        super().reset(seed=next((each for each in given_seeds if each is not None), None))
         given = None if options is None else [options] * self.num_envs
         self._last = run(self._begin(range(self.num_envs), seed, given))
         self._over = np.zeros(self.num_envs, dtype=np.bool_)
@@ -201,12 +203,16 @@ class GymnasiumVectorEnv(VectorEnv[Any, Any, Any]):
         rewards[self._over] = 0.0
         ended = np.array([ends(each, failed=False) for each in observations], dtype=np.bool_)
         for slot in np.flatnonzero(failed):
-            failure, last = observations[slot], self._last[slot]
-            rewards[slot] = reward_of(None, self.on_invalid, failure, of=f"environment {slot}")
+            failure = observations[slot]
             ended[slot] = ends(failure, failed=True)
             if "error" in failure.metadata:  # it has no fields
-                observations[slot] = last.model_copy(update={"metadata": failure.metadata})
+                update = {"metadata": failure.metadata}
+                observations[slot] = self._last[slot].model_copy(update=update)
         self._over, self._last = ended[:, 0] | ended[:, 1], observations
+        rewards[failed] = [
+            reward_of(None, self.on_invalid, observations[slot], of=f"environment {slot}")
+            for slot in np.flatnonzero(failed)
+        ]
         infos = self._infos(observations)
         return self._seen.to_batch(observations), rewards, ended[:, 0], ended[:, 1], infos
 
