@@ -111,6 +111,11 @@ async def test_verify_returns_reward_components_of_a_sum_that_add_up_to_the_rewa
     assert row["reward"] == 0.75 * right
 
 
+async def test_verify_keeps_the_ground_truth_of_a_task_without_the_named_field(nemo_gym):
+    row = await verified(resources_server(NumericAnswer()), message("A: 42"), ground_truth="42")
+    assert row["reward"] == 1.0
+
+
 async def test_verify_scores_the_messages_of_the_prompt_and_the_response(nemo_gym):
     seen = {}
 

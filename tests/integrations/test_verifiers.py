@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from pydantic import BaseModel
 
-from guerdon import reward_function
+from guerdon import EvaluateResult, NumericAnswer, StepOutput, reward_function
 from guerdon.errors import CreditError, EnvError, MissingExtraError, RewardFunctionError
 from guerdon.integrations import verifiers
 from guerdon.integrations.text_episode import TextEpisode
@@ -118,6 +118,35 @@ async def test_reward_is_a_method_and_passes_the_fields_of_the_data(v1):
     call = {"id": "1", "type": "function", "name": "look", "arguments": "{}"}
     trace.nodes[1].message = Text(role="assistant", tool_calls=[call], provider_state=[1])
     assert await Task().score(task=Problem(), trace=trace) == 0.5
+
+
+async def test_reward_raises_if_no_turn_was_sampled(v1):
+    trace = Trace("6 × 7?", "A: 42", "6 × 7?")  # an example in the prompt, which is right
+    with pytest.raises(RewardFunctionError, match="first_turn"):
+        await verifiers.reward(NumericAnswer())(task=Problem(), trace=trace)
+    assert trace.info["guerdon"]["reward"]["step_rewards"] == {}
+
+
+async def test_reward_puts_step_outputs_on_sampled_turns_only(v1, caplog):
+    @reward_function
+    def stepwise(messages):
+        outputs = [StepOutput(step_index=index, base_reward=index) for index in (-1, 0, 1, 2, 2, 7)]
+        return EvaluateResult(score=1.0, step_outputs=outputs)
+
+    trace = Trace("2 × 2?", "4", "6 × 7?", "*41", "Sure?", "*42")
+    await verifiers.reward(stepwise, weight=2.0)(task=Problem(), trace=trace)
+    assert trace.info["guerdon"]["reward"]["step_rewards"] == {"3": 2.0}
+    [record] = caplog.records
+    assert "4 step outputs of reward were left out: step -1: there is no such" in record.message
+
+
+async def test_reward_keeps_the_ground_truth_of_data_without_the_named_field(v1):
+    class Plain(BaseModel):
+        prompt: str = "6 × 7?"
+        ground_truth: str = "42"
+
+    score = verifiers.reward(NumericAnswer())
+    assert await score(task=Plain(), trace=Trace("6 × 7?", "*42")) == 1.0
 
 
 def test_reward_taskset_and_environment_need_verifiers(monkeypatch):

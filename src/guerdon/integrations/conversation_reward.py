@@ -25,7 +25,7 @@ from guerdon.types.evaluate_result import EvaluateResult
 
 __all__ = [
     "ConversationReward", "OnInvalid", "RewardLike", "one_at_a_time", "or_nan", "score_of",
-    "substitute",
+    "substitute", "with_ground_truth",
 ]  # fmt: skip
 
 RewardLike: TypeAlias = "RubricLike | str | Path"
@@ -162,6 +162,17 @@ def one_at_a_time(reward: RewardLike) -> ConversationReward:
             "use a file without schedules"
         )
     return made
+
+
+def with_ground_truth(columns: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the columns of a row with the one of that name, if there is one, as the ground truth.
+
+    Example:
+        >>> from guerdon.integrations.conversation_reward import with_ground_truth
+        >>> with_ground_truth({"answer": "42"}, "answer")
+        {'answer': '42', 'ground_truth': '42'}
+    """
+    return {**columns, "ground_truth": columns[name]} if name in columns else dict(columns)
 
 
 def score_of(result: EvaluateResult) -> float:

@@ -16,6 +16,7 @@ from guerdon.integrations.conversation_reward import (
     one_at_a_time,
     score_of,
     substitute,
+    with_ground_truth,
 )
 from guerdon.integrations.framework import import_framework
 from guerdon.rubrics.containers import WeightedSum
@@ -38,9 +39,10 @@ def resources_server(
     the prompt are not steps. The fields of the task, and those of its ``verifier_metadata``, are
     the columns of the row.
 
-    The answer has ``reward/{name}`` for each component of the tree, null if it was not reached,
-    ``mask_sample``, ``failure_reason`` and ``reward_fingerprint``. With a `WeightedSum`,
-    ``reward_components`` contains what each child adds to the reward; otherwise it is null.
+    The answer has ``reward/{name}`` for each component of the tree at the last turn, null if it was
+    not reached, ``mask_sample``, ``failure_reason`` and ``reward_fingerprint``. With a
+    `WeightedSum`, ``reward_components`` contains what each child adds to the reward; otherwise it
+    is null.
 
     Example:
         >>> def serve():
@@ -51,7 +53,8 @@ def resources_server(
     Args:
         reward: A rubric, a pointwise reward function, or the name of one: the path of a
             pipeline's file, ``module:name`` or ``file.py:name``.
-        ground_truth: The field of the task that contains the expected answer.
+        ground_truth: The field of the task that contains the expected answer; if there is no such
+            field, it is ``ground_truth``.
         on_invalid: What a failed reward does: with ``"raise"``, `verify` responds with status 500;
             with a finite number, it responds with this reward and ``mask_sample``.
 
@@ -108,11 +111,10 @@ def _conversation(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The messages and the columns of a task with its response."""
     asked, response = row.pop("responses_create_params"), row.pop("response")
-    columns = row | (row.get("verifier_metadata") or {})
+    columns = with_ground_truth(row | (row.get("verifier_metadata") or {}), ground_truth)
     given, instructions = asked["input"], asked["instructions"]
     prompt = [{"role": "system", "content": instructions}] if instructions else []
     prompt += to_messages([{"role": "user", "content": given}] if isinstance(given, str) else given)
-    columns["ground_truth"] = columns.get(ground_truth)
     columns["first_turn"] = sum(message["role"] == "assistant" for message in prompt)
     return prompt + to_messages(response["output"]), columns
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from guerdon.errors import EnvError
-from guerdon.integrations.conversation_reward import RewardLike, one_at_a_time, score_of
+from guerdon.integrations.conversation_reward import (
+    RewardLike,
+    one_at_a_time,
+    score_of,
+    with_ground_truth,
+)
 from guerdon.integrations.framework import import_framework
 from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, ToText
 from guerdon.rollouts.alignment import AlignedRollout
 from guerdon.rollouts.crediting import StateKey, apply_credit
+from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.types.message import read_messages
 from guerdon.types.rollout import StepData
 
@@ -22,6 +29,8 @@ __all__ = ["environment", "reward", "step_advantages", "taskset"]
 
 INFO = "guerdon"  # the key of `Trace.info`
 VERIFIERS = ("verifiers.v1", "pip install 'verifiers>=0.4'")
+
+logger = logging.getLogger(__name__)
 
 
 # Rewards -----------------------------------------------------------------------------------------
@@ -36,8 +45,10 @@ def reward(
     steps. The fields of the task's data are the columns of the row. A reward that fails raises, so
     that verifiers records the error, ``trace.ok`` is False and ``trace.rewards[name]`` is None.
 
-    Each component of the tree becomes a metric ``name/component``, None if it was not reached.
-    ``trace.info["guerdon"]`` has the fingerprint of the reward and the rewards of the steps.
+    Each component of the tree at the last turn becomes a metric ``name/component``, None if it was
+    not reached. ``trace.info["guerdon"]`` has the fingerprint of the reward and the rewards of the
+    steps, which are the turns that the model sampled. A step output for any other turn is left out,
+    with a warning.
 
     Example:
         >>> def task_class(vf, data_class):
@@ -52,7 +63,8 @@ def reward(
             pipeline's file, ``module:name`` or ``file.py:name``.
         name: The name in ``trace.rewards``; different for each reward of a class.
         weight: The weight of the score in ``trace.reward``.
-        ground_truth: The field of the task's data that contains the expected answer.
+        ground_truth: The field of the task's data that contains the expected answer; if there is no
+            such field, it is ``ground_truth``.
 
     Raises:
         MissingExtraError: verifiers is not installed.
@@ -65,15 +77,22 @@ def reward(
     async def score(*_: Any, task: Any, trace: Any) -> float:  # without or as a method
         path = trace.branches[-1].nodes if trace.nodes else []
         turns = [node for node in path if node.message.role == "assistant"]
-        columns = task.model_dump(exclude={"prompt"})
-        columns["ground_truth"] = columns.get(ground_truth)
-        sampled = (place for place, node in enumerate(turns) if node.sampled)
-        columns["first_turn"] = next(sampled, 0)
+        columns = with_ground_truth(task.model_dump(exclude={"prompt"}), ground_truth)
+        sampled = [turn for turn, node in enumerate(turns) if node.sampled]
+        columns["first_turn"] = sampled[0] if sampled else len(turns)
         messages = [_openai(node.message) for node in path]
         result: Any = await scoring.evaluate_async(messages, columns)
-        places = {id(node): place for place, node in enumerate(trace.nodes)}
-        outputs = [each for each in result.step_outputs or () if type(each.step_index) is int]
-        steps = {places[id(turns[each.step_index])]: weight * each.base_reward for each in outputs}
+        outputs, places = result.step_outputs or (), places_of((turn, None) for turn in sampled)
+        placed, misfits = place_outputs(outputs, places)
+        if misfits:
+            logger.warning(
+                "%d step outputs of %s were left out: %s", len(misfits), name, misfits[0]
+            )
+        numbers = {id(node): number for number, node in enumerate(trace.nodes)}
+        steps = {
+            numbers[id(turns[sampled[place]])]: weight * output.base_reward
+            for place, output in placed.items()
+        }
         _record(trace, name, scoring.components(result), steps, scoring.fingerprint)
         return score_of(result)
 
