@@ -21,7 +21,7 @@ from gymnasium import spaces
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from guerdon import Action, Environment, EnvPool, Observation, Rubric, State
+from guerdon import EnvPool, Rubric
 from guerdon.cli import app
 from guerdon.integrations import nemo_gym, openrlhf, skyrl, trl, verifiers, verl
 from guerdon.integrations.gymnasium import GymnasiumEnv, GymnasiumVectorEnv
@@ -38,6 +38,7 @@ from trainers.agreement import (
     direct,
     table,
 )
+from trainers.questions import Question, Questions
 from trainers.rollouts import make_reward, texts
 from trainers.skyrl_gym_stand_in import SKYRL_GYM
 
@@ -146,39 +147,6 @@ def _nemo_gym(rows: Sequence[dict[str, Any]]) -> list[Arrival]:
 
     arrived: list[Arrival] = asyncio.run(score_all())
     return arrived
-
-
-class Answer(Action):
-    """A completion."""
-
-    content: str
-
-
-class Question(Observation):
-    """A prompt."""
-
-    text: str
-
-
-class Questions(Environment[Answer, Question, State]):
-    """Each episode is a rollout: the prompt, then the completion."""
-
-    state = State()
-
-    def __init__(self) -> None:
-        super().__init__(rubric=make_reward())
-
-    def reset(self, seed: int | None = None, **kwargs: Any) -> Question:
-        """Ask the question of the rollout of this number."""
-        self._reset_rubric()
-        self.row = ROLLOUTS[seed or 0]
-        return Question(text=texts(self.row)[0])
-
-    def step(self, action: Answer, timeout_s: float | None = None, **kwargs: Any) -> Question:
-        """Score the completion."""
-        observation = Question(text="", done=True)
-        observation.metadata["ground_truth"] = self.row["ground_truth"]
-        return self.score(action, observation)
 
 
 class OfPlayer(Rubric):

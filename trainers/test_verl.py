@@ -1,6 +1,7 @@
 """`guerdon.integrations.verl` with verl's loader, reward managers, registry and batches."""
 
 import asyncio
+import logging
 import math
 import os
 import subprocess
@@ -27,11 +28,13 @@ from verl.trainer.ppo.v1 import (
 )
 from verl.workers.reward_manager import get_reward_manager_cls
 
+from guerdon import WeightedSum
 from guerdon.credit import StepBatch, gigpo
 from guerdon.errors import InvalidArgumentError, RewardFunctionError
 from guerdon.integrations.verl import StepCredit, agent_loop, register, step_advantages
 from trainers.agreement import ROLLOUTS
-from trainers.locks import Lock
+from trainers.locks import Lock, Right
+from trainers.questions import Questions
 from trainers.rollouts import texts
 from trainers.verl_worker import Client, make_batch, make_config, make_tokenizer
 
@@ -351,16 +354,21 @@ def test_step_credit_leaves_out_the_rows_with_which_verl_fills_a_batch(monkeypat
 # Agent loops
 
 
-def played(plays, folder, monkeypatch, *settings, env=Lock, **options):
+def played(plays, *arguments, **options):
     """The queue after a worker of verl has played rollouts of one prompt with these answers."""
+    return played_all({37: plays}, *arguments, **options)
+
+
+def played_all(plays, folder, monkeypatch, *settings, env=Lock, **options):
+    """The same for several prompts, with the answers of each by its seed."""
     agent_loop(env, name="lock", **options)
     queue = stand_in({}, monkeypatch)
-    config = make_config(folder, f"actor_rollout_ref.rollout.n={len(plays)}", *settings)
+    rollouts = f"actor_rollout_ref.rollout.n={len(next(iter(plays.values())))}"
     make_worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class  # without ray
-    worker = make_worker(config, Client({37: plays}))
+    worker = make_worker(make_config(folder, rollouts, *settings), Client(plays))
 
     async def play():
-        await worker.generate_sequences(make_batch([37], "lock"))
+        await worker.generate_sequences(make_batch(list(plays), "lock"))
         await asyncio.gather(*worker.background_tasks)
 
     asyncio.run(play())
@@ -377,6 +385,18 @@ def answers_of(queue):
         tuple(decode(queue.rows[key]["responses"]) for key in keys): keys
         for keys in rollouts.values()
     }
+
+
+def test_agent_loop_logs_the_fingerprint_once(tmp_path, monkeypatch, caplog):
+    class Other(Lock):
+        def __init__(self):
+            super().__init__()
+            self.rubric = WeightedSum([Right()], weights=[0.5])
+
+    fingerprint = Other().rubric.fingerprint()
+    with caplog.at_level(logging.INFO, "guerdon.integrations"):
+        played([["3", "7"]] * 3, tmp_path, monkeypatch, env=Other)
+    assert caplog.text.count(fingerprint) == 1
 
 
 def test_agent_loop_returns_an_output_for_each_step(tmp_path, monkeypatch):
@@ -470,6 +490,14 @@ def test_agent_loop_plays_concurrent_episodes_and_closes_their_environments(tmp_
     queue = played(plays, tmp_path, monkeypatch, env=make)
     assert len(queue.rows) == 14
     assert [each.is_closed for each in made] == [True] * 8
+
+
+def test_agent_loop_gives_the_worker_the_scores_of_the_reward(tmp_path, monkeypatch, agrees):
+    plays = {number: [[texts(row)[1]]] for number, row in enumerate(ROLLOUTS)}
+    queue = played_all(plays, tmp_path, monkeypatch, env=Questions)
+    rows = [queue.rows.get(f"prompt-{number}_0_0") for number in plays]
+    arrived = [None if row is None else float(row["rm_scores"].sum()) for row in rows]
+    agrees("verl, `agent_loop`", arrived, failures="None", tolerance=1e-6)
 
 
 def test_agent_loop_uses_to_action_and_to_text(tmp_path, monkeypatch):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -35,6 +37,8 @@ from guerdon.types.evaluate_result import EvaluateResult
 __all__ = ["StepCredit", "agent_loop", "compute_score", "register", "step_advantages"]
 
 INSTALL = "pip install 'verl[verl-core]'"
+
+_logger = logging.getLogger(__name__)
 
 
 def compute_score(reward: RewardLike, *, on_invalid: OnInvalid = "raise") -> Callable[..., Any]:
@@ -99,6 +103,11 @@ def compute_score(reward: RewardLike, *, on_invalid: OnInvalid = "raise") -> Cal
 # Environments ------------------------------------------------------------------------------------
 
 
+@cache  # once in each process
+def _log_reward(name: str, fingerprint: str | None) -> None:
+    _logger.info("the reward of the agent loop %s has the fingerprint %s", name, fingerprint)
+
+
 class _Loops:
     """The classes that `agent_loop` made: verl finds a class by its module and qualified name."""
 
@@ -124,7 +133,8 @@ def agent_loop(
     conversation before it. ``extra_fields`` has ``state``, the text of the observation before the
     step, and ``step_reward``, for `StepCredit`. The score of the rollout is the sum of the rewards.
     ``reward_extra_info`` of the last output has the sum over the steps of each component of the
-    tree, NaN if it was never reached, ``turns``, and ``reward_failed``, 0 or 1.
+    tree, NaN if it was never reached, ``turns``, and ``reward_failed``, 0 or 1. The fingerprint of
+    the reward is logged once.
 
     Example:
         >>> from guerdon.integrations.verl import agent_loop
@@ -156,6 +166,7 @@ def agent_loop(
             if not failed:
                 for output, reward in zip(outputs, episode.rewards, strict=True):
                     output.extra_fields["step_reward"] = reward
+            _log_reward(name, episode.fingerprint)
             last = outputs[-1]
             last.reward_score = float(on_invalid) if failed else math.fsum(episode.rewards)
             counts = {"turns": float(len(episode.rewards)), "reward_failed": float(failed)}
