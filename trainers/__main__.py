@@ -29,8 +29,8 @@ class Trainer(NamedTuple):
 
 # What SkyRL's generator and trainer import of its extra `skyrl-train`, which needs a GPU.
 SKYRL_TRAIN = (
-    "aiohttp", "hydra-core==1.3.2", "jaxtyping", "loguru", "omegaconf", "ray==2.57.0",
-    "tensorboard", "tensordict", "torchdata",
+    "aiohttp", "hydra-core==1.3.2", "jaxtyping", "loguru", "omegaconf", "orjson", "pybase64",
+    "ray==2.57.0", "tensorboard", "tensordict", "torchdata",
 )  # fmt: skip
 
 TRAINERS = {
@@ -61,7 +61,13 @@ TRAINERS = {
         "train-with-gymnasium",
     ),
     "skyrl": Trainer(
-        (homes.TORCH, "skyrl==0.3.0", "skyrl-gym==0.4.0", *SKYRL_TRAIN),
+        (
+            homes.TORCH,
+            "skyrl==0.3.0 ; python_version < '3.12'",
+            "skyrl==0.4.0 ; python_version >= '3.12'",
+            "skyrl-gym==0.4.0",
+            *SKYRL_TRAIN,
+        ),
         ("trainers/test_skyrl.py", "tests/integrations/test_skyrl.py"),
         "train-with-skyrl",
     ),

@@ -20,7 +20,7 @@ from trainers.byte_tokenizer import END, make_tokenizer
 from trainers.locks import AsyncJudge, Judge, Lock, tree
 from trainers.rollouts import make_reward, texts
 
-# skyrl 0.3.0 declares Python 3.11, but defines a model of pydantic that needs Python 3.12.
+# skyrl 0.3.0 declares Python 3.11, but pydantic refuses `typing.TypedDict` before Python 3.12.
 with patch.object(typing, "TypedDict", typing_extensions.TypedDict):
     from skyrl.backends.skyrl_train.utils import ppo_utils
     from skyrl.train.config import SkyRLTrainConfig
