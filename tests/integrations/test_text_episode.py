@@ -1,5 +1,8 @@
 """`TextEpisode`: an environment that is played with texts."""
 
+import asyncio
+import threading
+
 import pytest
 
 from guerdon import Action
@@ -24,6 +27,30 @@ async def test_text_episode_plays_an_environment_and_closes_it():
     assert episode.components[1] == {"rubric_0": 0.0}
     assert episode.fingerprint == episode.environment.rubric.fingerprint()
     assert episode.environment.is_closed
+
+
+async def test_text_episode_closes_the_environment_and_ends_its_thread_if_cancelled_twice():
+    opened = []
+
+    async def play():
+        async with TextEpisode.open(Lock) as episode:
+            await episode.reset({"seed": 37})
+            opened.append(episode.environment)
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(play())
+    while not opened:
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()  # while it closes the environment
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert opened[0].is_closed
+    for thread in threading.enumerate():
+        if thread.name == "guerdon-episode":
+            thread.join(5)  # without `close`, an idle thread lives for 10 s
+            assert not thread.is_alive()
 
 
 async def test_text_episode_uses_to_action_and_to_text():

@@ -84,8 +84,10 @@ class TextEpisode:
             await runner.open()
             yield cls(runner, **options)
         finally:
-            await runner.close(timeout_s=10.0)
-            threads.close()
+            try:  # which may be cancelled
+                await runner.close(timeout_s=10.0)
+            finally:
+                threads.close()
 
     async def reset(self, arguments: Mapping[str, Any]) -> str:
         """Begin the episode, and return the text of the first observation.
