@@ -1,12 +1,13 @@
 """evaluate and evaluate_batch: threads, cancelling, order, bounds."""
 
+import asyncio
 import threading
 
 import anyio
 import anyio.from_thread
 import pytest
 
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import InvalidArgumentError, RubricError
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
     Gate,
@@ -183,6 +184,16 @@ async def test_score_async_distinguishes_failed_and_cancelled():
     assert score["rubric_0"].status == "skipped"
     assert score["rubric_0"].reason is not None
     assert score["rubric_0"].error is None
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_evaluate_fails_if_a_child_raises_the_exception_of_a_cancellation():
+    async def cancelled(action, observation):
+        raise asyncio.CancelledError
+
+    rubric = WeightedSum([cancelled, lambda action, observation: 1.0], [1, 1])
+    with anyio.fail_after(5), pytest.raises(RubricError, match="raised CancelledError"):
+        await rubric.evaluate(None, None)
 
 
 async def test_evaluate_can_be_cancelled():

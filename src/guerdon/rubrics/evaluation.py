@@ -14,7 +14,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from guerdon._validation import check_integer, shown
-from guerdon.errors import AsyncRubricError, InvalidArgumentError, RubricDefinitionError
+from guerdon.errors import (
+    AsyncRubricError,
+    InvalidArgumentError,
+    RubricDefinitionError,
+    RubricError,
+)
 from guerdon.rubrics.failure import close_awaitable
 from guerdon.rubrics.recording import (
     Frame,
@@ -260,6 +265,8 @@ async def together(jobs: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
             group.start_soon(work, place, group.cancel_scope)
     if failure:
         raise failure[0]
+    if len(results) < len(jobs):
+        raise RubricError("async code of a rubric raised CancelledError without a cancellation")
     return [results[place] for place in range(len(jobs))]
 
 
