@@ -196,6 +196,13 @@ def test_environment_raises_and_is_closed_if_the_reset_fails(locks):
     assert locks[0].is_closed
 
 
+def test_environment_is_closed_if_a_message_of_the_prompt_has_no_content(locks):
+    env = environment(Lock)(extras={"seed": 37})
+    with pytest.raises(KeyError, match="content"):
+        env.init([{"role": "user"}])
+    assert locks[0].is_closed
+
+
 @pytest.mark.usefixtures("locks")
 def test_environment_takes_functions_that_convert_actions_and_observations():
     env, first, [turn] = played(

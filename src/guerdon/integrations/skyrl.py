@@ -171,13 +171,12 @@ def environment(
         def init(self, prompt: list[dict[str, Any]]) -> Any:
             playing = TextEpisode.open(env, to_action=to_action, to_text=to_text)
             self.episode = run(self.open.enter_async_context(playing))
-            arguments = reset_arguments(self.episode.environment, self.extras)
             try:
-                text = run(self.episode.reset(arguments))
+                arguments = reset_arguments(self.episode.environment, self.extras)
+                return with_observation(prompt, run(self.episode.reset(arguments))), {}
             except Exception:
                 self.close()
                 raise
-            return with_observation(prompt, text), {}
 
         def play(self, action: str) -> dict[str, Any]:
             text = run(self.episode.step(action))
