@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Self, TextIO, TypeAlias
 
 import httpx2
@@ -50,8 +50,7 @@ class StderrTail:
 
     def text(self) -> str:
         """Return the end of what was written."""
-        if self._descriptor >= 0:
-            self._read()
+        self._read()
         return self._kept.decode(errors="replace").strip()
 
     def __enter__(self) -> Self:
@@ -64,23 +63,15 @@ class StderrTail:
 
     def __exit__(self, *exception: object) -> None:
         self.file.close()
-        if self._descriptor >= 0:
-            self._read()
-        self._end()
+        self._read()
+        self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self._descriptor = -1
 
     def _read(self) -> None:
-        try:
-            while part := os.read(self._descriptor, 65536):
+        with suppress(BlockingIOError):  # no more yet; it can't end before `file` is closed
+            while self._descriptor >= 0 and (part := os.read(self._descriptor, 65536)):
                 self._kept = (self._kept + part)[-STDERR_KEPT:]
-        except BlockingIOError:
-            return  # no more yet
-        self._end()
-
-    def _end(self) -> None:
-        if self._descriptor >= 0:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 def open_session(service: str, config: McpService | SdkService, stderr: StderrTail) -> Session:

@@ -102,25 +102,22 @@ class BodyLimits:
             nonlocal received, complete, deadline
             if complete:
                 return await receive()  # waits until the client leaves
+            if size <= self._max_bytes:  # else nothing is read
+                deadline = deadline or asyncio.get_running_loop().time() + self._timeout_s
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        message = await receive()
+                except TimeoutError:
+                    problem = f"the body took longer than {self._timeout_s:g} s"
+                    raise self._rejected(408, "slow", problem) from None
+                received += len(message.get("body", b""))
+                complete = not message.get("more_body", False)
             if max(size, received) > self._max_bytes:
-                raise self._too_large()
-            deadline = deadline or asyncio.get_running_loop().time() + self._timeout_s
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError:
-                message_ = f"the body took longer than {self._timeout_s:g} s"
-                raise self._rejected(408, "slow", message_) from None
-            received += len(message.get("body", b""))
-            complete = not message.get("more_body", False)
-            if received > self._max_bytes:
-                raise self._too_large()
+                problem = f"the body is larger than {self._max_bytes} bytes"
+                raise self._rejected(413, "size", problem)
             return message
 
         return bounded_receive
-
-    def _too_large(self) -> ProtocolError:
-        return self._rejected(413, "size", f"the body is larger than {self._max_bytes} bytes")
 
     def _rejected(self, status: int, reason: str, message: str) -> ProtocolError:
         self._metrics.refused.labels(reason).inc()
