@@ -1,14 +1,20 @@
-"""Addresses without secrets, and answers of bounded size, for clients of httpx and httpx2."""
+"""Addresses without secrets, sockets of servers, and answers of bounded size for httpx, httpx2."""
 
 from __future__ import annotations
 
 import functools
 import ipaddress
 import re
+import socket
 from importlib import import_module
 from typing import Any
 
-__all__ = ["ACCEPTED", "MAX_ANSWER", "hide_query", "is_loopback", "read_answer", "shown_url"]
+from guerdon.errors import LaunchError
+
+__all__ = [
+    "ACCEPTED", "MAX_ANSWER", "bound_socket", "hide_query", "is_loopback", "read_answer",
+    "shown_url", "url_of",
+]  # fmt: skip
 
 # The most bytes of an answer, after decompression.
 MAX_ANSWER = 16 * 2**20
@@ -41,6 +47,29 @@ def is_loopback(name: object) -> bool:
         return bool((mapped or address).is_loopback)
     except ValueError:
         return str(name) == "localhost"
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Return a socket with an address, on which a server can listen.
+
+    Raises:
+        LaunchError: The address can't be listened on.
+    """
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        reason = getattr(error, "strerror", None) or error
+        raise LaunchError(f"can't listen on {host}:{port}: {reason}") from error
+    return bound
+
+
+def url_of(bound: socket.socket) -> str:
+    """Return the URL of a server that listens on a socket."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def hide_query(request: Any) -> None:

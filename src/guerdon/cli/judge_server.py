@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -17,7 +17,7 @@ from guerdon.errors import InvalidArgumentError, ServiceUnavailableError
 
 if TYPE_CHECKING:
     from guerdon.rubrics.judge.template import Template
-    from guerdon.services import OpenAIService
+    from guerdon.services.model_service import ModelService
 
 # Seconds for checking that the model is available.
 CHECK_S = 5.0
@@ -84,25 +84,28 @@ def judge_server(
     stdin and stdout, until stdin ends.
     """  # fmt: skip
     from guerdon.services import make_judge_server, serve_mcp, serve_mcp_stdio
+    from guerdon.services.config import parse_service
     from guerdon.services.model_service import ModelService
 
     prompt = _template(template)
-    config = _config(
-        endpoint=endpoint,
-        model=model,
-        api_key_env=api_key_env,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        timeout_s=timeout,
-        retries=retries,
-        concurrency=concurrency,
-    )
+    settings = {
+        "type": "openai_llm",
+        "endpoint": endpoint,
+        "model": model,
+        "api_key_env": api_key_env,
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+        "timeout_s": timeout,
+        "retries": retries,
+        "concurrency": concurrency,
+    }
+    service = ModelService(model, parse_service((), settings))
     if stdio:
         _refuse_http_options(context)
     else:
         options.check_token(token)
-    _check_model(config)
-    with ModelService(config.model, config).model() as chat:
+    _check_model(service)
+    with service.model() as chat:
         server = make_judge_server(chat, prompt, name=name)
         if stdio:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -138,13 +141,6 @@ def _template(path: Path) -> Template:
     return template
 
 
-def _config(**settings: Any) -> OpenAIService:
-    from guerdon.services.config import parse_service
-
-    config: OpenAIService = parse_service((), {"type": "openai_llm", **settings})
-    return config
-
-
 def _refuse_http_options(context: typer.Context) -> None:
     for name in OF_HTTP:
         source = context.get_parameter_source(name)
@@ -152,15 +148,14 @@ def _refuse_http_options(context: typer.Context) -> None:
             raise InvalidArgumentError(f"--{name} can't be used with --stdio")
 
 
-def _check_model(config: OpenAIService) -> None:
+def _check_model(service: ModelService) -> None:
     """Warn if the model isn't available; it may start later than the server."""
     from guerdon._background import run
-    from guerdon.services.model_service import ModelService
 
     try:
-        run(ModelService(config.model, config).check(CHECK_S, for_tool=False))
+        run(service.check(CHECK_S, for_tool=False))
     except ServiceUnavailableError as error:
-        warn(f"{error}; calls are sent to it anyway ({shown_url(config.endpoint)})")
+        warn(f"{error}; calls are sent to it anyway ({shown_url(service.config.endpoint)})")
 
 
 def _end(number: int, frame: object) -> NoReturn:

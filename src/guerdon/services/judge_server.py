@@ -8,8 +8,9 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from guerdon._http import bound_socket, url_of
 from guerdon._validation import check_token, has_token
-from guerdon.errors import InvalidArgumentError, LaunchError, MissingInputError, ServiceError
+from guerdon.errors import InvalidArgumentError, MissingInputError, ServiceError
 from guerdon.rubrics.judge.question import ChatClient
 from guerdon.rubrics.judge.template import Template
 from guerdon.rubrics.judge.verdict import verdict_schema
@@ -153,15 +154,14 @@ def serve_mcp(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets=sockets)
             if self.started and ready is not None:
-                address, chosen = listener.getsockname()[:2]
-                ready(f"http://{f'[{address}]' if ':' in address else address}:{chosen}/mcp")
+                ready(f"{url_of(bound)}/mcp")
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await super().shutdown(sockets=sockets)
             self._captured_signals.clear()  # the process goes on: the signal was handled
 
-    with _listener(host, port) as listener:
-        Server(config).run(sockets=[listener])
+    with bound_socket(host, port) as bound:
+        Server(config).run(sockets=[bound])
 
 
 def serve_mcp_stdio(server: Server[Any]) -> None:
@@ -202,12 +202,3 @@ def _requiring(token: str, app: ASGIApp) -> ASGIApp:
             await refusal(scope, receive, send)
 
     return guarded
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise LaunchError(f"can't listen on {host}:{port}: {reason}") from error

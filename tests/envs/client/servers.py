@@ -9,7 +9,8 @@ from websockets.asyncio.server import serve as websocket_server
 from websockets.exceptions import ConnectionClosed
 
 from guerdon import Action, Environment, Observation, Rubric, State
-from guerdon.envs.server.uvicorn_server import _listening, _Server, _url
+from guerdon._http import bound_socket, url_of
+from guerdon.envs.server.uvicorn_server import _Server
 
 SOON = 10  # seconds after which what should happen is taken not to happen
 
@@ -99,8 +100,8 @@ class Served:
 
     def _live(self, port):
         try:
-            with _listening("127.0.0.1", port) as listener:
-                self.url = _url(listener)
+            with bound_socket("127.0.0.1", port) as listener:
+                self.url = url_of(listener)
                 self.port = listener.getsockname()[1]
                 self._server = _Server(
                     self.app, 1.0, url=self.url, ready=lambda url: self._started.set()

@@ -9,8 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from guerdon import create_app
+from guerdon._http import bound_socket, url_of
 from guerdon.envs import ServerLimits
-from guerdon.envs.server.uvicorn_server import _listening, _Server, _url
+from guerdon.envs.server.uvicorn_server import _Server
 from tests.envs.server.worlds import SOON, Client, Echo, Raw, Said, Say
 
 GRACE = 5.0
@@ -50,8 +51,8 @@ class Served:
 
     def _run(self, grace_s):
         try:
-            with _listening("127.0.0.1", 0) as listener:
-                self.url = _url(listener)
+            with bound_socket("127.0.0.1", 0) as listener:
+                self.url = url_of(listener)
                 self.port = listener.getsockname()[1]
                 self.server = Quick(self.app, grace_s, url=self.url, ready=self._ready)
                 self.server.run(sockets=[listener])

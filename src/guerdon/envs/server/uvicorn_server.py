@@ -16,7 +16,7 @@ from websockets.exceptions import ProtocolError as FrameError
 from websockets.frames import Frame, Opcode
 from websockets.server import ServerProtocol
 
-from guerdon._http import is_loopback
+from guerdon._http import bound_socket, is_loopback, url_of
 from guerdon._logging import step_logger
 from guerdon.envs.server.app import EnvApp
 from guerdon.envs.server.limits import ServerLimits
@@ -74,15 +74,15 @@ def serve(
         LaunchError: The address can't be listened on, or the environment can't be made.
         EnvDefinitionError: The environment has no rubric.
     """
-    with _listening(host, port) as listener:
+    with bound_socket(host, port) as bound:
         _raise_file_limit()
-        app.on_loopback = is_loopback(listener.getsockname()[0])
+        app.on_loopback = is_loopback(bound.getsockname()[0])
         if not app.on_loopback and not app.requires_token:
             what = "anyone who can reach this server can use it and change its reward; set a token"
-            log(what, level="warning", url=_url(listener))
-        server = _Server(app, grace_s, url=_url(listener), ready=ready)
+            log(what, level="warning", url=url_of(bound))
+        server = _Server(app, grace_s, url=url_of(bound), ready=ready)
         try:
-            server.run(sockets=[listener])
+            server.run(sockets=[bound])
         except SystemExit as exit_:
             raise LaunchError("the server didn't start; see the log above") from exit_
         if not server.started:
@@ -288,24 +288,6 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
     def _abort_soon(self) -> None:
         """Abort the connection even if the client doesn't read what was sent."""
         self.loop.call_later(min(CLOSE_S, self.limits.send_timeout_s), self.transport.abort)
-
-
-def _listening(host: str, port: int) -> contextlib.closing[socket.socket]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except (OSError, OverflowError) as error:
-        listener.close()
-        reason = getattr(error, "strerror", None) or error
-        raise LaunchError(f"can't listen on {host}:{port}: {reason}") from error
-    return contextlib.closing(listener)
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _raise_file_limit() -> None:
