@@ -211,7 +211,7 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
             self._configured = 0
         await self._session.open()
         if self._environment_id is None:
-            async with self._http_client(self._connect_timeout_s, name=None) as http:
+            async with await self._http_client() as http:
                 self._environment_id = http.environment_id
 
     async def _connected(self) -> RemoteSession:
@@ -362,26 +362,23 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
 
     async def get(self, path: str) -> Any:
         """Return what is at a path of the server, such as ``"/metrics"``."""
-        async with await self._connected_http_client() as http:
+        async with await self._http_client() as http:
             return await http.get(path)
 
     async def post(self, path: str, *, json: Any = None) -> Any:
         """Send JSON to a path of the server, such as ``"/config"``."""
-        async with await self._connected_http_client() as http:
+        async with await self._http_client() as http:
             return await http.post(path, json=json)
 
-    async def _connected_http_client(self) -> HTTPEnvClient:
+    async def _http_client(self) -> HTTPEnvClient:
         if self._session is None:
             await self.connect()
-        return self._http_client(self._message_timeout_s, name=shown_url(self.base_url))
-
-    def _http_client(self, timeout_s: float, *, name: str | None) -> HTTPEnvClient:
         transport = self._transport
         return HTTPEnvClient(
             self.base_url,
-            environment_id=name,
+            environment_id=self._environment_id,
             token=self._token,
-            timeout_s=timeout_s,
+            timeout_s=self._message_timeout_s,
             transport=transport if isinstance(transport, httpx.AsyncBaseTransport) else None,
         )
 
