@@ -285,6 +285,30 @@ def test_update_config_does_not_repeat_a_rejected_update(serve):
     run(main())
 
 
+class Levels(Composed):
+    level = 1
+
+    def get_config(self):
+        return {"level": self.level}
+
+    def update_config(self, change):
+        self.level = change["level"]
+
+    def step(self, action):
+        return super().step(action).model_copy(update={"reward": float(self.level)})
+
+
+def test_update_config_repeats_the_environments_own_configuration(serve):
+    async def main():
+        async with EnvClient(serve(Levels).url) as client:
+            await client.update_config({"level": 3})
+            assert await reward(client) == 3.0
+            lose(client)
+            assert await reward(client) == 3.0
+
+    run(main())
+
+
 def test_session_updates_merge_many_updates():
     updates = SessionUpdates()
     for number in range(1000):

@@ -108,7 +108,7 @@ class SessionUpdates:
             elif key in LISTS:
                 for entry in value:
                     self._add_entry(key, entry, changed)
-            elif key in PROGRESS:
+            elif key in PROGRESS or key in (changed or ()):  # the environment's own
                 self.merged[key] = value
 
     def _add_named(self, key: str, values: Mapping[str, Any]) -> None:
