@@ -817,11 +817,11 @@ class _Rollout(_Episode):
         """The tokens before the next turn."""
         return self.prompt_ids + self.ids + self.answer_ids
 
-    def add(self, ids: Sequence[int], mask: int, logprobs: Sequence[float] | None = None) -> None:
-        """Append tokens; those of an observation have no log-probabilities."""
+    def add(self, ids: Sequence[int], mask: int, logprobs: Sequence[float] | None) -> None:
+        """Append tokens, with the log-probabilities of the model's if it reports them."""
         self.ids += ids
         self.mask += [mask] * len(ids)
-        self.logprobs += logprobs or [0.0] * len(ids)
+        self.logprobs += (logprobs or []) if mask else [0.0] * len(ids)
 
 
 @dataclass
@@ -842,7 +842,8 @@ class _Rollouts:
         for start in range(0, len(prompts), size):
             part = slice(start, start + size)
             played += self._play(prompts[part], resets[part], trainer)
-        has_logprobs = any(any(each.logprobs) for each in played)  # transformers returns none
+        # Generation with transformers reports none.
+        has_logprobs = all(len(each.logprobs) == len(each.ids) for each in played)
         return {
             "prompt_ids": [each.prompt_ids for each in played],
             "completion_ids": [each.ids for each in played],
@@ -887,14 +888,14 @@ class _Rollouts:
                 self._take_turn(playing, trainer)
         for one in played:
             if not one.ids:  # TRL requires a token
-                one.add([trainer.processing_class.eos_token_id], 0)
+                one.add([trainer.processing_class.eos_token_id], 0, None)
         return played
 
     def _take_turn(self, playing: Mapping[int, _Rollout], trainer: Any) -> None:
         """Generate a turn of each episode, and take its step."""
         tokenizer, rollouts = trainer.processing_class, playing.values()
         for one in rollouts:
-            one.add(one.answer_ids, 0)
+            one.add(one.answer_ids, 0, None)
             one.answer_ids = []
         contexts = [one.context for one in rollouts]
         found, logprobs = trainer._generate_single_turn(contexts, None, {}, num_generations=1)
