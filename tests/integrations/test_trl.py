@@ -504,6 +504,24 @@ def test_step_credit_excludes_completions_without_a_score():
     assert tokens[3][0] == 1.0
 
 
+def test_step_credit_excludes_completions_where_one_of_two_functions_failed():
+    def fails(action, observation):
+        if action.content == "a a a":
+            raise ConnectionError("no answer")
+        return 5.0
+
+    def other(completions, **others):  # None: it has nothing to score
+        return [None, 1.0, None, None]
+
+    funcs = [reward_func(Words(), name="words"), reward_func(fails, name="judge"), other]
+    seen = []
+    estimator = lambda batch: seen.append(batch) or grpo(batch)  # noqa: E731
+    trainer = StepTrainer(funcs, [1, 1, 1], FOUR, (COMPLETION, TOOL), credit=estimator)
+    tokens = trainer._generate_and_score_completions(inputs())["advantages"].values
+    assert list(seen[0].masked) == [1]
+    assert not tokens[1].any()
+
+
 def test_step_credit_takes_the_rewards_of_turns_from_a_column():
     rewards = [[0.0, 4.0], [1.0], [0.0, 0.0], [2.0, 0.0]]
     trainer = step_trainer(credit=lambda batch: seen.append(batch) or grpo(batch), step_rewards="r")

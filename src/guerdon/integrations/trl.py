@@ -958,9 +958,9 @@ class StepCredit:
     ``StepCreditGRPOTrainer`` is `GRPOTrainer` with it, and imports TRL when it is first used. The
     estimator replaces what TRL does with rewards, such as ``scale_rewards``. A step's reward is the
     weighted sum of what the functions of `reward_func` give its turn; the reward of any other
-    function is added at the last turn. A completion without a score has advantage 0 and takes
-    part in no statistic. The completions table contains the mean advantage of a completion's tokens
-    and the advantages of its turns.
+    function is added at the last turn. A completion without a score, or where a function of
+    `reward_func` failed, has advantage 0 and takes part in no statistic. The completions table
+    contains the mean advantage of a completion's tokens and the advantages of its turns.
 
     Args:
         *args: Those of the trainer.
@@ -1039,6 +1039,9 @@ class StepCredit:
         weighted = rewards * trainer.reward_weights.double().cpu().numpy()
         states, given = self._column(self._states), self._column(self._step_rewards)
         is_valid = ~np.isnan(rewards).all(axis=1)
+        for func in trainer.reward_funcs:
+            if results := getattr(func, "results", None):  # None of other functions is no failure
+                is_valid &= [result.is_score_valid for result in results]
         if given is not None:
             is_valid &= [None not in row for row in given]
         counts = np.maximum(_lengths(written, states, given), 1)
