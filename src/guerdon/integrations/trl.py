@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib import import_module
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -495,8 +496,8 @@ def _total(rewards: Rewards) -> float:
     return math.fsum(reward for reward in rewards if reward is not None)
 
 
-def _episodes(hooks: Mapping[str, Any]) -> list[_Episode | None] | None:
-    """The episodes of a batch that `rollout_func` or `environment_factory` played."""
+def _episodes(hooks: Mapping[str, Any]) -> list[Any] | None:
+    """The `_Episode` of each completion that one of the two functions played, else None."""
     environments = hooks.get("environments")
     if environments is None:
         return hooks.get(_EPISODES)
@@ -527,9 +528,8 @@ class EpisodeReward(_Logged):
                 "`episode_reward` needs episodes that `rollout_func` or `environment_factory` of "
                 "guerdon.integrations.trl played"
             )
-        results = [each.result() for each in episodes if each is not None]
-        fingerprints = [each.fingerprint for each in episodes if each is not None]
-        rewards = self._rewards(results, fingerprints, columns)
+        results = [each.result() for each in episodes]
+        rewards = self._rewards(results, [each.fingerprint for each in episodes], columns)
         # An environment's `get_reward` is a column of its own.
         return rewards if columns.get("environments") is None else [None] * len(rewards)
 
@@ -596,25 +596,12 @@ def environment_factory(
         A callable that makes an environment in the form that TRL uses. It can be pickled if `env`
         and `to_text` can.
     """
-    return _Factory(env, tool, to_text)
+    return partial(_make_tool, env, tool, to_text)
 
 
-class _Factory:
-    """Makes environments of one class, by which TRL recognizes them."""
-
-    def __init__(self, env: MakeEnv, tool: str | None, to_text: ToText) -> None:
-        self._made_of = (env, tool, to_text)
-        self._kind: type[_ToolEnvironment] | None = None
-
-    def __call__(self) -> _ToolEnvironment:
-        env, tool, to_text = self._made_of
-        game = LocalEnvironment(env)
-        if self._kind is None:
-            self._kind = _tool_class(type(game.environment), tool)
-        return self._kind(env, to_text, game)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Factory, self._made_of
+def _make_tool(env: MakeEnv, tool: str | None, to_text: ToText) -> _ToolEnvironment:
+    game = LocalEnvironment(env)
+    return _tool_class(type(game.environment), tool)(env, to_text, game)
 
 
 class _ToolEnvironment:
@@ -696,6 +683,7 @@ class _ToolEnvironment:
         return function.get("name") == self._tool and isinstance(function.get("arguments"), dict)
 
 
+@cache  # TRL recognizes the environments of a factory by their class
 def _tool_class(environment: Any, tool: str | None) -> type[_ToolEnvironment]:
     call = _tool_function(environment.action_type, tool)
     name = call.__name__
