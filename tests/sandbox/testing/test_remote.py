@@ -665,6 +665,68 @@ class Meters:
         "Meters",
         "assert Meters(3) != 3 and Meters(3) != [3] and Meters(3) == Meters(3)",
     ),
+    "class methods": (
+        """
+class Meters:
+    def __init__(self, n): self.n = n
+    @classmethod
+    def of(cls, n): return cls(n)
+    def __iter__(self): return iter([self.n])
+    def __contains__(self, n): return n == self.n
+    def __int__(self): return self.n
+    def __eq__(self, other): return self.n == getattr(other, "n", other)
+""",
+        "Meters",
+        "m = Meters.of(3)\nassert m == 3 and 3 in m and 4 not in m and Meters(3) == 3",
+    ),
+    "generators that are resumed": (
+        "def f():\n    got = yield 1\n    yield got",
+        "f",
+        "g = f()\nassert next(g) == 1 and g.send(5) == 5\n"
+        "try: g.send(6)\nexcept StopIteration: pass\nelse: assert False",
+    ),
+    "assertions in a callback": (
+        "def f(g):\n    try: return g(1)\n    finally: pass",
+        "f",
+        "import unittest\ndef wrong(x): assert x == 2, 'two'\n"
+        "with unittest.TestCase().assertRaisesRegex(AssertionError, 'two'): f(wrong)",
+    ),
+    "keys for sorting and signatures of functions of the tests": (
+        "import inspect\ndef f(xs, key, g):\n"
+        "    return sorted(xs, key=key), [*inspect.signature(g).parameters]",
+        "f",
+        "from functools import cmp_to_key\n"
+        "assert f([1, 3, 2], cmp_to_key(lambda a, b: b - a), lambda x, y=1, *z: x) "
+        "== ([3, 2, 1], ['x', 'y', 'z'])",
+    ),
+    "marks on objects of the tests": (
+        "def f(node):\n    if not hasattr(node, '_seen'): node._seen = 0\n"
+        "    node._seen += 1\n    node.name = 'b'\n    return node._seen",
+        "f",
+        "class Node:\n    def __init__(self): self.name = 'a'\n    def go(self): pass\n"
+        "n = Node()\nassert f(n) == 1 and f(n) == 2 and n.name == 'b'",
+    ),
+    "times as structures": (
+        "import time\ndef f(): return time.gmtime(0)",
+        "f",
+        "t = f()\nassert t.tm_year == 1970 and t[:3] == (1970, 1, 1)",
+    ),
+    "derived errors": (
+        "class Missing(FileNotFoundError): pass\nclass Bad(UnicodeDecodeError, LookupError): pass\n"
+        "def f(kind):\n    if kind: raise Missing(2, 'none', 'a.txt')\n"
+        "    raise Bad('utf-8', b'x', 0, 1, 'why')",
+        "f",
+        "try: f(1)\nexcept FileNotFoundError as error:\n"
+        "    assert error.args == (2, 'none') and (error.errno, error.filename) == (2, 'a.txt')\n"
+        "else: assert False\n"
+        "try: f(0)\nexcept LookupError as error: assert error.args[4] == 'why'\n"
+        "else: assert False",
+    ),
+    "views of derived dictionaries": (
+        "class D(dict): pass\ndef f(): return D(a=1).keys(), D(a=1).items()",
+        "f",
+        "keys, items = f()\nassert list(keys) == ['a'] and list(items) == [('a', 1)]",
+    ),
 }
 
 
