@@ -232,11 +232,9 @@ class Checker(surroundings.TestsSurroundings):
 
     def _makes(self, target: remote.Remote) -> int:
         """Return what an object's results count as: made by the tests, or not."""
-        if target is self.entry:
-            return remote.CALLED if self._is_class else 0
-        owner = self._owners.get(target._guerdon_number)
-        if owner is not None and owner is self.entry and self._is_class:
-            return remote.CALLED  # such as a class method
+        owner = self._owners.get(target._guerdon_number, target)  # of a class method, the class
+        if self._is_class and (target is self.entry or owner is self.entry):
+            return remote.CALLED
         return remote.MADE if target._guerdon_made else 0
 
     def _mark(self, result: Any, made: int, mixed: bool = False) -> Any:

@@ -305,10 +305,8 @@ class _Check:
         return "ok"
 
     def unfinished(self) -> Ending:
-        """Return how the program ended, or the tests' process, if the tests didn't finish."""
-        program, checker = self.candidate, self.checker
-        if checker.ending != "output_limit" and program.ending in ("memory", "signal"):
-            return program.ending
+        """Return how the tests' process ended, if it didn't finish the tests."""
+        checker = self.checker
         if "answered" not in self.lines:  # the tests failed before the program had answered
             why = checker.detail or checker.stderr[-500:].strip() or "it printed nothing"
             raise SandboxError(

@@ -221,8 +221,6 @@ def _made(kind: Any, args: tuple[Any, ...], text: str, state: dict[str, Any]) ->
     )
     if kind is not base:
         error: Any = base.__new__(kind, *args)
-        if not issubclass(kind, OSError):  # which takes the name of a file out of them
-            error.args = args
         if type(kind) is ErrorClass:
             error._guerdon_message = text
     else:

@@ -80,18 +80,15 @@ def _kind_of(kind: Any) -> str:
         return "member"
     if tuple in mro:
         return "record" if hasattr(kind, "_fields") else ""
-    if kind.__new__ is not object.__new__ or kind.__flags__ & _ABSTRACT or kind.__basicsize__ > 999:
+    if kind.__new__ is not object.__new__:
         return ""
     if not hasattr(kind, "__dataclass_fields__") and any(map(_has_methods, mro[:-1])):
         return ""
     try:
         object.__new__(kind)
-    except TypeError:
+    except TypeError:  # it is abstract
         return ""
     return "object"
-
-
-_ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT
 
 
 def _has_methods(kind: type) -> bool:

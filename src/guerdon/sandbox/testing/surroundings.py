@@ -111,11 +111,11 @@ class TestsSurroundings(_Both):
         patch.__enter__, patch.__exit__ = entered, left
 
     def _patched(self, target: Any, attribute: str, restored: bool = False) -> None:
-        module = target.__name__ if isinstance(target, ModuleType) else target.__module__
-        path = "" if isinstance(target, ModuleType) else getattr(target, "__qualname__", "")
-        if module.partition(".")[0] not in (*sys.stdlib_module_names, "numpy"):
-            return
-        if not path and not isinstance(target, ModuleType):
+        is_module = isinstance(target, ModuleType)
+        module = target.__name__ if is_module else target.__module__
+        path = "" if is_module else getattr(target, "__qualname__", "")
+        is_known = module.partition(".")[0] in (*sys.stdlib_module_names, "numpy")
+        if not is_known or not (path or is_module):
             return
         value = getattr(target, attribute, MISSING)
         if module == "builtins" and not path:
