@@ -4,6 +4,7 @@ import threading
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
@@ -13,6 +14,7 @@ from guerdon.rubrics import (
     Sequential,
 )
 from guerdon.rubrics.copies import ROLLOUTS, RubricCopies
+from guerdon.rubrics.evaluation import in_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -121,3 +123,58 @@ async def test_rubric_copies_uses_no_copy_again_that_raised():
             await one(ValueError("no"))
         await one(None)
     assert trees[0] is trees[1] is not trees[2]
+
+
+class Late:
+    """Code in a thread that runs until it is freed, after its rollout has ended."""
+
+    def __init__(self):
+        self.began, self.is_free = threading.Event(), threading.Event()
+        self.events = []
+
+    def run(self):
+        self.began.set()
+        assert self.is_free.wait(SOON)
+        self.events.append("late code ended")
+
+    async def abandon(self):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(in_thread, None, self.run)
+            while not self.began.is_set():
+                await checkpoint()
+            tasks.cancel_scope.cancel()
+
+
+async def test_rubric_copies_waits_for_the_late_code_of_a_rubric_that_has_no_copy():
+    copies, late = RubricCopies(Locked()), Late()
+
+    async def next_rollout():
+        async with copies.one():
+            late.events.append("next rollout began")
+
+    async with copies.one():
+        await late.abandon()
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(next_rollout)
+            for _ in range(10):
+                await checkpoint()
+            late.is_free.set()
+    assert late.events == ["late code ended", "next rollout began"]
+
+
+async def test_rubric_copies_uses_no_copy_again_whose_code_still_runs():
+    copies, late, trees = RubricCopies(Won()), Late(), []
+    async with copies.one():  # so that the copies are kept
+        for abandon in (checkpoint, late.abandon, checkpoint):
+            async with copies.one() as tree:
+                trees.append(tree)
+                await abandon()
+    late.is_free.set()
+    assert trees[0] is trees[1] is not trees[2]
+
+
+async def test_rubric_copies_gives_one_rollout_at_a_time_a_stateless_rubric_that_observes():
+    rubric = RubricComposer({"a": lambda action, observation: 3.0}, [1.0], normalize="observed")
+    most, _ = await at_the_same_time(rubric, 4)
+    assert most == 1

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 import anyio
 from anyio.lowlevel import RunVar
 
+from guerdon.rubrics.evaluation import ThreadCalls
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["ROLLOUTS", "RubricCopies"]
@@ -28,8 +29,8 @@ class RubricCopies:
     In async code, a rubric that remembers the steps of an episode is copied, once for each of the
     rollouts that are scored at the same time. Hooks are shared, and what copies of a rubric share,
     such as clients and caches. If it can't be copied, or observes the range of its scores, one
-    rollout is scored at a time; in sync code one is, in any case. A rubric that remembers nothing
-    is used directly.
+    rollout is scored at a time, also after one that failed whose code still runs in a thread; in
+    sync code one is, in any case. A rubric that remembers nothing is used directly.
 
     Example:
         >>> import anyio
@@ -50,7 +51,7 @@ class RubricCopies:
     def __init__(self, rubric: Rubric) -> None:
         traits = rubric._find_traits()
         self._rubric = rubric
-        self._remembers = traits.stateful or traits.has_trajectory
+        self._remembers = traits.stateful or traits.has_trajectory or self._observes()
         self._lock = threading.Lock()
         # Some versions of anyio distinguish variables by their names alone.
         self._pools: RunVar[_Pool] = RunVar(f"guerdon_copies_{next(self._numbers)}")
@@ -79,18 +80,26 @@ class RubricCopies:
                     async with pool.alone(self._lock):
                         yield self._rubric
                     return
-                yield copied
-                pool.free.append(copied)  # not after an exception: its code may still be running
+                calls = ThreadCalls(lambda: None)
+                with calls.counting():
+                    yield copied
+                if not calls.running:  # else its code would write into the next rollout
+                    pool.free.append(copied)
         finally:
             pool.rollouts -= 1
             if not pool.rollouts:  # the configuration may change before the next
                 pool.free.clear()
 
+    def _observes(self) -> bool:
+        """Whether the scores of a rollout depend on those of the rollouts before."""
+        nodes = [self._rubric, *self._rubric.rubrics()]
+        return any(getattr(each, "_observing", None) for each in nodes)
+
     def _copied(self) -> Rubric | None:
         """Return a copy; None if there can be none."""
-        nodes = [self._rubric, *self._rubric.rubrics()]
-        if any(getattr(each, "_observing", None) for each in nodes):
+        if self._observes():
             return None
+        nodes = [self._rubric, *self._rubric.rubrics()]
         hooks = (kind.values() for each in nodes for kind in (each._pre_hooks, each._hooks))
         try:
             return copy.deepcopy(self._rubric, {id(hook): hook for row in hooks for hook in row})
@@ -113,7 +122,5 @@ class _Pool:
         async with self._queue:  # so that only one task of a loop polls the lock
             while not lock.acquire(blocking=False):
                 await anyio.sleep(RETRY_S)
-        try:
+        with ThreadCalls(lock.release).counting():
             yield
-        finally:
-            lock.release()

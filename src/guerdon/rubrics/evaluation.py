@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from guerdon._validation import check_integer, shown
@@ -152,7 +154,53 @@ async def in_thread(
     """Run a function in a worker thread; when cancelled, abandon the thread."""
     import anyio.to_thread
 
+    if (calls := thread_calls.get()) is not None:
+        function = functools.partial(calls.run, function)
     return await anyio.to_thread.run_sync(function, *args, limiter=limiter, abandon_on_cancel=True)
+
+
+class ThreadCalls:
+    """Counts the calls of a rollout in threads, also those that were abandoned.
+
+    Args:
+        finish: Called once the rollout and the last of its calls have ended.
+    """
+
+    def __init__(self, finish: Callable[[], object]) -> None:
+        self._finish = finish
+        self._lock = threading.Lock()
+        self.running = 1  # the rollout and its calls
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count the calls of a rollout, which is the body."""
+        token = thread_calls.set(self)
+        try:
+            yield
+        finally:
+            thread_calls.reset(token)
+            self._end()
+
+    def run(self, function: Callable[..., T], *args: object) -> T:
+        """Call a function."""
+        with self._lock:
+            if not self.running:  # it was abandoned before it began
+                raise RubricError("the rollout has ended")
+            self.running += 1
+        try:
+            return function(*args)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self.running -= 1
+            is_last = not self.running
+        if is_last:
+            self._finish()
+
+
+thread_calls: ContextVar[ThreadCalls | None] = ContextVar("guerdon_thread_calls", default=None)
 
 
 # Authors who override __call__ -------------------------------------------------------------------
