@@ -138,7 +138,9 @@ class Metrics:
         if isinstance(components, dict):
             scores.update(components)
         for name, score in scores.items():
-            value = as_score(score)
+            # A finite float, as usual, without a call.
+            usual = score.__class__ is float and score - score == 0.0
+            value = score if usual else as_score(score)
             if value is not None and isinstance(name, str) and name.isprintable():
                 (self._components.get(name) or self._component(name)).observe(value)
 
