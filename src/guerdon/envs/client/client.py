@@ -12,12 +12,7 @@ from pydantic import BaseModel
 from guerdon._background import run, sync_method
 from guerdon._http import shown_url
 from guerdon._validation import check_seconds, check_token
-from guerdon.envs.client.config_updates import (
-    SessionUpdates,
-    is_report,
-    update_error,
-    versioned,
-)
+from guerdon.envs.client.config_updates import ConfigClient, SessionUpdates, versioned
 from guerdon.envs.client.http import HTTPEnvClient, SyncClient
 from guerdon.envs.client.launchers import DockerLauncher, Launcher, ProcessLauncher
 from guerdon.envs.client.session import (
@@ -38,7 +33,6 @@ from guerdon.errors import (
     ConnectionLostError,
     InvalidArgumentError,
     InvalidObservationError,
-    ServerError,
 )
 from guerdon.types.observation import GenericObservation, StepResult
 from guerdon.types.state import State
@@ -53,7 +47,7 @@ ObsT = TypeVar("ObsT")
 StateT = TypeVar("StateT")
 
 
-class EnvClient(Generic[ActT, ObsT, StateT]):
+class EnvClient(ConfigClient, Generic[ActT, ObsT, StateT]):
     """A client of an environment on a server, guerdon's or any that speaks OpenEnv's protocol.
 
     It connects when it is first used or entered, and has one session, with an environment of its
@@ -124,7 +118,6 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         self._connecting = asyncio.Lock()
         self._closed = False
         self._updates = SessionUpdates()
-        self._config_version: str | None = None
         self._configured = 0  # the number of the session that has the updates
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -340,13 +333,8 @@ class EnvClient(Generic[ActT, ObsT, StateT]):
         return answer
 
     async def _update(self, sent: dict[str, Any]) -> dict[str, Any]:
-        try:
-            answer = await self._request(encode_message("config", sent), "config")
-        except ServerError as error:
-            raise update_error(error, str(sent.get("version", ""))) from error
-        if "version" in sent or not is_report(sent):
-            self._config_version = answer["config"]["version"]
-        return dict(answer)
+        message = encode_message("config", sent)
+        return await self._changed(sent, self._request(message, "config"))
 
     async def _configured_session(self) -> RemoteSession:
         """Return the session; repeat the updates to one that has replaced another."""

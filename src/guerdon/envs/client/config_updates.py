@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from guerdon.errors import (
@@ -71,6 +71,30 @@ def field_error_line(error: object) -> str:
         return str(error)
     where = [str(each) for each in error.get("loc", ()) if each != "body"]
     return ": ".join([*where, str(error.get("msg", error))])
+
+
+class ConfigClient:
+    """A client that changes a configuration, and remembers the version that it has seen last."""
+
+    _config_version: str | None = None
+
+    async def _changed(self, sent: dict[str, Any], answering: Awaitable[Any]) -> dict[str, Any]:
+        """Return the answer to an update.
+
+        Args:
+            sent: The update.
+            answering: Its answer.
+
+        Raises:
+            RewardConfigError: The server refused it.
+        """
+        try:
+            answer: dict[str, Any] = await answering
+        except ServerError as error:
+            raise update_error(error, str(sent.get("version", ""))) from error
+        if "version" in sent or not is_report(sent):
+            self._config_version = answer["config"]["version"]
+        return answer
 
 
 class SessionUpdates:

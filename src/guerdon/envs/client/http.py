@@ -12,12 +12,7 @@ from pydantic import BaseModel
 from guerdon._background import SyncWrapper, sync_method
 from guerdon._http import ACCEPTED, read_answer, shown_url
 from guerdon._validation import check_token
-from guerdon.envs.client.config_updates import (
-    field_error_line,
-    is_report,
-    update_error,
-    versioned,
-)
+from guerdon.envs.client.config_updates import ConfigClient, field_error_line, versioned
 from guerdon.envs.client.session import parse_result
 from guerdon.envs.client.transport import MAX_MESSAGE, http_url, httpx_options
 from guerdon.errors import (
@@ -34,7 +29,7 @@ from guerdon.types.observation import StepResult
 __all__ = ["HTTPEnvClient", "SyncHTTPEnvClient"]
 
 
-class HTTPEnvClient:
+class HTTPEnvClient(ConfigClient):
     """The stateless HTTP interface of a server: each call has a fresh environment.
 
     Use `EnvClient` for episodes, and this class for what needs none: health, schemas, the reward's
@@ -76,7 +71,6 @@ class HTTPEnvClient:
         self._timeout_s = timeout_s
         self._transport = transport
         self._http: httpx.AsyncClient | None = None
-        self._config_version: str | None = None
         self._was_reset = False
 
     @property
@@ -159,13 +153,7 @@ class HTTPEnvClient:
             ConfigConflictError: The configuration has been changed since that version.
         """
         sent = versioned(change, version, self._config_version)
-        try:
-            answer: dict[str, Any] = await self.post("/config", json=sent)
-        except ServerError as error:
-            raise update_error(error, str(sent.get("version", ""))) from error
-        if "version" in sent or not is_report(change):
-            self._config_version = answer["config"]["version"]
-        return answer
+        return await self._changed(sent, self.post("/config", json=sent))
 
     async def close(self) -> None:
         """Close the connections."""
