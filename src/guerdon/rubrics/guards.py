@@ -34,8 +34,10 @@ class Guarded(Container):
     `Score.status` is ``failed``, with the substituted value.
 
     A sync rubric with a timeout runs in a thread, which can't be stopped: after the timeout it
-    is abandoned and runs on. Code that holds the interpreter lock, such as one long regular
-    expression, can't be timed out that way.
+    is abandoned and runs on. What it then writes into an attribute of the rubric, such as a list
+    that `reset` clears, changes the next episode: limit the time in the rubric itself if it
+    remembers steps. Code that holds the interpreter lock, such as one long regular expression,
+    can't be timed out that way.
 
     Example:
         >>> from guerdon import Guarded
