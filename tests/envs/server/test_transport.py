@@ -3,6 +3,7 @@
 import json
 import struct
 import threading
+from contextlib import suppress
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -322,6 +323,38 @@ def test_http_drops_a_connection_whose_body_never_comes(serve, length):
     raw.send(b"POST /step HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n\r\n")
     assert served.http.post("/reset").status_code == 200  # it takes no place
     assert raw.dropped(timeout=3)
+
+
+def chunked(method, path):
+    """The head of a request whose body comes in chunks."""
+    lines = f"{method} {path} HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked", "", ""
+    return "\r\n".join(lines).encode()
+
+
+def test_http_rejects_a_body_in_tiny_chunks(serve):
+    raw = serve().raw()
+    raw.send(chunked("POST", "/step") + b"1\r\nx\r\n" * 5000)
+    assert raw.status() == 400
+
+
+def test_http_accepts_a_body_in_thousands_of_chunks(serve):
+    raw = serve().raw()
+    pieces = [b'{"action": {"text": "', *[b"x" * 1024] * 6000, b'"}}']
+    body = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in pieces)
+    raw.send(chunked("POST", "/step") + body + b"0\r\n\r\n")
+    assert raw.status() == 200
+
+
+@pytest.mark.parametrize("body", [b"1\r\nx\r\n" * 5000, b"no size\r\n"], ids=["tiny", "invalid"])
+def test_http_drops_a_connection_with_an_invalid_body_after_the_answer(serve, caplog, body):
+    raw = serve().raw()
+    raw.send(chunked("GET", "/health"))
+    assert raw.status() == 200
+    with suppress(ConnectionError):
+        raw.send(body)
+        while raw.socket.recv(65536):
+            pass
+    assert not [each for each in caplog.records if "Fatal error" in each.getMessage()]
 
 
 def test_http_does_not_drop_a_connection_with_a_slow_answer(serve):

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -29,7 +30,7 @@ __all__ = ["serve"]
 # Seconds that a client has to read the rest once its connection is being closed.
 CLOSE_S = 5.0
 # Fragments, pings and pongs of less than this many bytes that a client may send between two pings
-# of the server.
+# of the server; and chunks of a request's body.
 MAX_SMALL = 4096
 SMALL_BYTES = 1024
 # The answer to a handshake that websockets can't parse, such as one with a body.
@@ -148,6 +149,26 @@ class _Server(uvicorn.Server):
         self._captured_signals.clear()  # it has stopped as requested, not by the signal
 
 
+class _BoundedChunks(h11.Connection):
+    """The protocol of h11, with a limit on small chunks: parsing them blocks the event loop.
+
+    Attributes:
+        small: How many there were in this request.
+    """
+
+    small = 0
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self.small = 0
+        elif isinstance(event, h11.Data) and event.chunk_end and len(event.data) < SMALL_BYTES:
+            self.small += 1
+            if self.small > MAX_SMALL:
+                raise h11.RemoteProtocolError(f"more than {MAX_SMALL} small chunks")
+        return event
+
+
 class _BoundedHTTP(H11Protocol):
     """uvicorn's HTTP protocol, with limits on the number of connections and on silence.
 
@@ -160,6 +181,7 @@ class _BoundedHTTP(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conn = _BoundedChunks(h11.SERVER)
         self.logger = _uvicorn_logger
 
     def connection_made(self, transport: Any) -> None:
@@ -175,6 +197,12 @@ class _BoundedHTTP(H11Protocol):
         super().handle_events()
         if self.scope is not before:  # a request has arrived
             self._stop_waiting()
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:  # the answer has begun
+            self.transport.abort()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
