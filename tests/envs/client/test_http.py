@@ -210,11 +210,14 @@ async def silent(reader, writer):
 async def dribbling(reader, writer):
     """Answer byte by byte, without end."""
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
-    with suppress(ConnectionError):
-        while True:
-            writer.write(b" ")
-            await writer.drain()
-            await asyncio.sleep(0.005)
+    try:
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.005)
+    finally:
+        writer.close()
 
 
 @pytest.mark.parametrize("server", [silent, dribbling])
