@@ -487,7 +487,8 @@ def state_differences(batch: StepBatch, *, gamma: float = 1.0) -> Credit:
     a turn gets nothing for a good state in which it started. Of what comes later, it gets what Φ
     predicts; if Φ is the value of the policy, the expectation of A_t is the advantage function.
 
-    - The state after the last step has the episode score if that step has no base reward.
+    - The state after the last step has the episode score if that step has no base reward. Pass
+      ``episode_score`` then: its default is the sum of the base rewards.
     - A state without a score lies on the straight line between those before and after it: the
       steps in between share the difference equally.
     - Φ_0, the score of the state that a group starts from, is the mean of the *other* trajectories'

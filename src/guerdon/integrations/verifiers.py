@@ -73,6 +73,7 @@ def reward(
     """
     vf = import_framework(*VERIFIERS)
     scoring = one_at_a_time(tree)
+    fingerprint = scoring.fingerprint
 
     async def score(*_: Any, task: Any, trace: Any) -> float:  # without or as a method
         path = trace.branches[-1].nodes if trace.nodes else []
@@ -93,7 +94,7 @@ def reward(
             numbers[id(turns[sampled[place]])]: weight * output.base_reward
             for place, output in placed.items()
         }
-        _record(trace, name, scoring.components(result), steps, scoring.fingerprint)
+        _record(trace, name, scoring.components(result), steps, fingerprint)
         return score_of(result)
 
     score.__name__ = score.__qualname__ = name
