@@ -1,13 +1,20 @@
 """`guerdon.integrations.openrlhf`, without OpenRLHF; `make trainers` tests both together."""
 
+import asyncio
 import logging
 import math
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from guerdon import reward_function
-from guerdon.errors import InvalidArgumentError, MissingExtraError, RewardFunctionError
+from guerdon.errors import (
+    EnvError,
+    InvalidArgumentError,
+    MissingExtraError,
+    RewardFunctionError,
+)
 from guerdon.integrations.openrlhf import agent, reward_func
 from trainers.locks import AsyncJudge, Judge, Lock, tree
 
@@ -77,6 +84,33 @@ def test_reward_func_logs_the_fingerprint(caplog):
     with caplog.at_level(logging.INFO):
         reward_func(tree())
     assert tree().fingerprint() in caplog.text
+
+
+class Unplayed:
+    """An executor whose prompt leaves no token for the model."""
+
+    def __init__(self, agent_instance_cls):
+        self.agent_instance_cls = agent_instance_cls
+
+    async def execute(self, prompt, label):
+        await self.agent_instance_cls().reset({"observation": prompt, "label": label})
+        return {"reward": 0, "scores": 0, "extra_logs": {}}
+
+
+def test_agent_takes_no_episode_without_a_step_for_a_reward_of_0(monkeypatch):
+    names = {"AgentInstanceBase": object, "AgentExecutorBase": object}
+    stub = SimpleNamespace(MultiTurnAgentExecutor=Unplayed, **names)
+    monkeypatch.setitem(sys.modules, "openrlhf.utils.agent", stub)
+
+    def played(**options):
+        executor = agent(Lock, turn="{observation}", **options)()
+        return asyncio.run(executor.execute(PROMPT, '{"seed": 37}'))
+
+    with pytest.raises(EnvError, match="ended before its first step"):
+        played()
+    output = played(on_invalid=-2)
+    assert (output["reward"], output["scores"]) == (-2.0, -2.0)
+    assert output["extra_logs"]["reward_failed"] == 1.0
 
 
 def test_agent_states_what_is_missing(monkeypatch):

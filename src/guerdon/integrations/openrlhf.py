@@ -10,7 +10,7 @@ import numpy as np
 
 from guerdon._background import run
 from guerdon._validation import shown
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import EnvError, InvalidArgumentError
 from guerdon.integrations.conversation_reward import (
     OnInvalid,
     RewardLike,
@@ -140,9 +140,9 @@ def agent(
         turn: The text between two actions, in the model's template, after the token that ends the
             model's turn; ``{observation}`` in it, and in the prompt of the data set, is replaced
             with the text of the observation.
-        on_invalid: What a failed reward, an environment that raises and an invalid action do:
-            ``"raise"``, which stops OpenRLHF, or a number. It then is the reward of the whole
-            rollout, which ends. A reset that fails always raises.
+        on_invalid: What a failed reward, an environment that raises, an invalid action and an
+            episode without a step do: ``"raise"``, which stops OpenRLHF, or a number. It then is
+            the reward of the whole rollout, which ends. A reset that fails always raises.
         read_label: Returns the arguments of the environment's reset for a label; by default the
             label is a JSON object of them, such as ``{"seed": 3}``, or empty.
         to_action: Returns the action for the model's text; by default the text is a JSON object,
@@ -190,6 +190,9 @@ def agent(
                 player, executor = Player(episode), framework.MultiTurnAgentExecutor(Player)
                 executor.agent_instance_cls = lambda: player
                 played = await executor.execute(*args, **kwargs)
+            if not (episode.rewards or player.failure):  # its prompt left no token for the model
+                player.failure = EnvError("the episode ended before its first step")
+                substitute(player.failure, on_invalid, "OpenRLHF")
             failed = player.failure is not None
             if failed:
                 played["reward"] = played["scores"] = float(on_invalid)
