@@ -500,8 +500,11 @@ def test_agent_loop_gives_the_worker_the_scores_of_the_reward(tmp_path, monkeypa
     agrees("verl, `agent_loop`", arrived, failures="None", tolerance=1e-6)
 
 
-def test_agent_loop_uses_to_action_and_to_text(tmp_path, monkeypatch):
-    functions = {"to_action": lambda text: {"digit": len(text)}, "to_text": lambda seen: "dial"}
+def test_agent_loop_uses_to_action_and_observation_text(tmp_path, monkeypatch):
+    functions = {
+        "to_action": lambda text: {"digit": len(text)},
+        "observation_text": lambda seen: "dial",
+    }
     queue = played([["xxx", "x" * 7]], tmp_path, monkeypatch, **functions)
     fields = [row["extra_fields"] for row in queue.rows.values()]
     assert [(each["state"], each["step_reward"]) for each in fields] == [("dial", 1.0)] * 2

@@ -206,7 +206,7 @@ def test_environment_is_closed_if_a_message_of_the_prompt_has_no_content(locks):
 @pytest.mark.usefixtures("locks")
 def test_environment_takes_functions_that_convert_actions_and_observations():
     env, first, [turn] = played(
-        "three", to_action=lambda text: {"digit": len(text) - 2}, to_text=lambda seen: "?"
+        "three", to_action=lambda text: {"digit": len(text) - 2}, observation_text=lambda seen: "?"
     )
     assert first[1]["content"] == "Open it: ?"
     assert turn["reward"] == 1.0

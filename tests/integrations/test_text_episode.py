@@ -53,12 +53,12 @@ async def test_text_episode_closes_the_environment_and_ends_its_thread_if_cancel
             assert not thread.is_alive()
 
 
-async def test_text_episode_uses_to_action_and_to_text():
-    def to_text(observation):
+async def test_text_episode_uses_to_action_and_observation_text():
+    def observation_text(observation):
         return observation.text.upper()
 
     async with TextEpisode.open(
-        Lock, to_action=lambda text: {"digit": len(text)}, to_text=to_text
+        Lock, to_action=lambda text: {"digit": len(text)}, observation_text=observation_text
     ) as e:
         assert await e.reset({"seed": 37}) == "FIRST DIAL"
         assert await e.step("abc") == "CLICK"

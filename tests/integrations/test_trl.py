@@ -719,8 +719,8 @@ def test_environment_factory_passes_what_the_reset_accepts_and_sums_the_rewards(
     assert lock.get_reward() == 0.0
 
 
-def test_environment_factory_uses_to_text():
-    lock = environment_factory(Lock, to_text=lambda observation: observation.text.upper())()
+def test_environment_factory_uses_observation_text():
+    lock = environment_factory(Lock, observation_text=lambda seen: seen.text.upper())()
     assert lock.reset(seed=37) == "FIRST DIAL"
 
 
@@ -1034,7 +1034,7 @@ def test_rollout_func_refuses_turns_without_an_observation_or_a_token():
     with pytest.raises(InvalidArgumentError, match=r"must contain \{observation\}, got 'x'"):
         played(Player(), turn="x")
     with pytest.raises(InvalidArgumentError, match="`turn` must contain a token of the model"):
-        played(Player(["5", "5"]), turn="{observation}", to_text=lambda observation: "")
+        played(Player(["5", "5"]), turn="{observation}", observation_text=lambda observation: "")
 
 
 # episode_reward -----------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from guerdon.integrations.text_episode import (
     ToAction,
     ToText,
 )
+from guerdon.rollouts.playing.observations import observation_text
 
 __all__ = ["agent", "reward_func"]
 
@@ -120,7 +121,7 @@ def agent(
     on_invalid: OnInvalid = "raise",
     read_label: Callable[[Any], Mapping[str, Any]] = _reset_arguments,
     to_action: ToAction = None,
-    to_text: ToText = None,
+    observation_text: ToText = observation_text,
 ) -> type[Any]:
     r"""Return the class `AgentExecutor` of the file that ``--train.agent_func_path`` names.
 
@@ -147,7 +148,8 @@ def agent(
             label is a JSON object of them, such as ``{"seed": 3}``, or empty.
         to_action: Returns the action for the model's text; by default the text is a JSON object,
             or the value of the action's only required field.
-        to_text: Returns the text of an observation; by default its own text, or else its JSON.
+        observation_text: Returns the text of an observation; by default its own text, or else its
+            JSON.
 
     Raises:
         MissingExtraError: OpenRLHF is not installed.
@@ -186,7 +188,9 @@ def agent(
         """Plays each rollout in an environment of its own."""
 
         async def execute(self, *args: Any, **kwargs: Any) -> Any:
-            async with TextEpisode.open(env, to_action=to_action, to_text=to_text) as episode:
+            async with TextEpisode.open(
+                env, to_action=to_action, observation_text=observation_text
+            ) as episode:
                 player, executor = Player(episode), framework.MultiTurnAgentExecutor(Player)
                 executor.agent_instance_cls = lambda: player
                 played = await executor.execute(*args, **kwargs)

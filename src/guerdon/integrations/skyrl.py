@@ -27,6 +27,7 @@ from guerdon.integrations.text_episode import (
     with_observation,
 )
 from guerdon.integrations.token_advantages import ESTIMATORS_OF_OUTCOMES
+from guerdon.rollouts.playing.observations import observation_text
 
 __all__ = ["environment", "register", "reward_environment"]
 
@@ -128,7 +129,7 @@ def environment(
     *,
     on_invalid: OnInvalid = "raise",
     to_action: ToAction = None,
-    to_text: ToText = None,
+    observation_text: ToText = observation_text,
 ) -> type[Any]:
     """Return a class of SkyRL-Gym environments that play episodes of an environment of guerdon.
 
@@ -153,7 +154,8 @@ def environment(
             and ends the episode; NaN as for `reward_environment`. A reset that fails always raises.
         to_action: Returns the action for the model's text; by default the text is a JSON object,
             or the value of the action's only required field.
-        to_text: Returns the text of an observation; by default its own text, or else its JSON.
+        observation_text: Returns the text of an observation; by default its own text, or else its
+            JSON.
 
     Raises:
         MissingExtraError: SkyRL-Gym is not installed.
@@ -169,7 +171,7 @@ def environment(
             self.open = AsyncExitStack()
 
         def init(self, prompt: list[dict[str, Any]]) -> Any:
-            playing = TextEpisode.open(env, to_action=to_action, to_text=to_text)
+            playing = TextEpisode.open(env, to_action=to_action, observation_text=observation_text)
             self.episode = run(self.open.enter_async_context(playing))
             try:
                 arguments = reset_arguments(self.episode.environment, self.extras)

@@ -13,7 +13,7 @@ from guerdon.errors import EnvError
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.types.observation import Observation
 
-__all__ = ["LocalEnvironment", "MakeEnv", "OnInvalid", "ends", "reward_of"]
+__all__ = ["LocalEnvironment", "MakeEnv", "OnInvalid", "ends", "failure_reason", "reward_of"]
 
 MakeEnv: TypeAlias = Callable[[], Environment[Any, Any, Any]]
 OnInvalid: TypeAlias = Literal["raise"] | float
@@ -68,6 +68,17 @@ class LocalEnvironment:
         return self.environment
 
 
+def failure_reason(metadata: Mapping[str, Any]) -> str:
+    """Return why a step has no reward.
+
+    Example:
+        >>> from guerdon.integrations.stepping import failure_reason
+        >>> failure_reason({"reward_error": "TimeoutError"}), failure_reason({})
+        ('TimeoutError', 'the step set none')
+    """
+    return metadata.get("reward_error") or metadata.get("error") or "the step set none"
+
+
 def reward_of(reward: Any, on_invalid: OnInvalid, observation: Observation, *, of: str) -> float:
     """Return a reward, or the number that takes its place if it failed.
 
@@ -75,8 +86,7 @@ def reward_of(reward: Any, on_invalid: OnInvalid, observation: Observation, *, o
         EnvError: It failed, and no number was chosen.
     """
     if reward is None and on_invalid == "raise":
-        metadata = observation.metadata
-        reason = metadata.get("reward_error") or metadata.get("error") or "the step set none"
+        reason = failure_reason(observation.metadata)
         hint = "with on_invalid=<number>, such a step has this reward and truncates its episode"
         raise EnvError(f"the reward of {of} is unknown: {reason}; {hint}")
     return float(on_invalid if reward is None else reward)

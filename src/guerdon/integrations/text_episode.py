@@ -10,6 +10,7 @@ from typing import Any, Self, TypeAlias
 
 from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.errors import EnvError, InvalidActionError
+from guerdon.integrations.stepping import failure_reason
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import observation_text
 
@@ -27,7 +28,7 @@ OBSERVATION = "{observation}"
 
 MakeEnv: TypeAlias = Callable[[], Any]
 ToAction: TypeAlias = Callable[[str], Any] | None
-ToText: TypeAlias = Callable[[Any], str] | None
+ToText: TypeAlias = Callable[[Any], str]
 
 
 class TextEpisode:
@@ -48,7 +49,8 @@ class TextEpisode:
     Args:
         runner: Runs the environment, which is open.
         to_action: Returns the action for a text; by default see `read_action_text`.
-        to_text: Returns the text for an observation; by default its own text, or else its JSON.
+        observation_text: Returns the text of an observation; by default its own text, or else its
+            JSON.
 
     Attributes:
         rewards: The rewards of the steps.
@@ -59,10 +61,13 @@ class TextEpisode:
     """
 
     def __init__(
-        self, runner: EnvRunner, to_action: ToAction = None, to_text: ToText = None
+        self,
+        runner: EnvRunner,
+        to_action: ToAction = None,
+        observation_text: ToText = observation_text,
     ) -> None:
         self.environment = runner.adapter.environment
-        self._runner, self._to_text = runner, to_text or observation_text
+        self._runner, self._observation_text = runner, observation_text
         self._to_action = to_action or partial(read_action_text, self.environment.action_type)
         self.rewards: list[float] = []
         self.components: list[Mapping[str, float]] = []
@@ -102,7 +107,7 @@ class TextEpisode:
         extra = dict(arguments)
         seed, name = extra.pop("seed", None), extra.pop("episode_id", None)
         result = read_result(await self._runner.reset(seed, name, extra), "reset")
-        return self._to_text(result.observation)
+        return self._observation_text(result.observation)
 
     async def step(self, text: str) -> str:
         """Take a step, and return the text of its observation.
@@ -116,11 +121,11 @@ class TextEpisode:
         metadata, self.done = result.metadata, result.done
         self.fingerprint = metadata.get("reward_fingerprint")
         if result.reward is None:
-            reason = metadata.get("reward_error") or metadata.get("error") or "it was not set"
+            reason = failure_reason(metadata)
             raise EnvError(f"the reward of step {len(self.rewards)} failed: {reason}")
         self.rewards.append(result.reward)
         self.components.append(metadata.get("reward_components") or {})
-        return self._to_text(result.observation)
+        return self._observation_text(result.observation)
 
     def component_sums(self) -> dict[str, float | None]:
         """Return the sum over the steps of each component of the tree; None if never reached."""

@@ -40,7 +40,7 @@ from guerdon.errors import (
     MissingExtraError,
 )
 from guerdon.integrations.conversation_reward import ConversationReward, RewardLike
-from guerdon.integrations.stepping import LocalEnvironment, MakeEnv
+from guerdon.integrations.stepping import LocalEnvironment, MakeEnv, failure_reason
 from guerdon.integrations.text_episode import OBSERVATION, ToText, with_observation
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.rubrics.containers import WeightedSum
@@ -433,7 +433,7 @@ def _none_together(columns: list[Rewards]) -> list[Rewards]:
 class _Episode:
     """An episode that is being played: what each step began with, and what it earned."""
 
-    to_text: Callable[[Any], str]
+    observation_text: Callable[[Any], str]
     components: dict[str, float | None] = field(default_factory=dict)  # their sums
     state: str = ""  # the text of the latest observation
     done: bool = False
@@ -445,15 +445,14 @@ class _Episode:
 
     def see(self, observation: Observation) -> str:
         """Return the text of an observation."""
-        self.state, self.done = self.to_text(observation), observation.done
+        self.state, self.done = self.observation_text(observation), observation.done
         return self.state
 
     def step(self, observation: Observation) -> str:
         """Record a step, and return the text of its observation."""
         metadata = observation.metadata
-        reason = metadata.get("reward_error") or metadata.get("error") or "the step set no reward"
         if observation.reward is None:
-            return self.fail(f"step {len(self.rewards)}: {reason}")
+            return self.fail(f"step {len(self.rewards)}: {failure_reason(metadata)}")
         self._add(observation.reward)
         self.fingerprint = metadata.get("reward_fingerprint")
         for name, score in (metadata.get("reward_components") or {}).items():
@@ -555,7 +554,7 @@ def episode_reward(name: str = "episode") -> EpisodeReward:
 
 
 def environment_factory(
-    env: MakeEnv, *, tool: str | None = None, to_text: ToText = None
+    env: MakeEnv, *, tool: str | None = None, observation_text: ToText = observation_text
 ) -> Callable[[], Any]:
     """Make the `environment_factory` of TRL's `GRPOTrainer`: an environment that is a tool.
 
@@ -590,18 +589,19 @@ def environment_factory(
         env: An environment class, or a function that returns an environment.
         tool: The name of the tool; by default that of the action's class, in snake case. Its
             description and arguments are those of `tool_schema`.
-        to_text: Returns the text of an observation; by default its own text, or else its JSON.
+        observation_text: Returns the text of an observation; by default its own text, or else its
+            JSON.
 
     Returns:
         A callable that makes an environment in the form that TRL uses. It can be pickled if `env`
-        and `to_text` can.
+        and `observation_text` can.
     """
-    return partial(_make_tool, env, tool, to_text)
+    return partial(_make_tool, env, tool, observation_text)
 
 
-def _make_tool(env: MakeEnv, tool: str | None, to_text: ToText) -> _ToolEnvironment:
+def _make_tool(env: MakeEnv, tool: str | None, observation_text: ToText) -> _ToolEnvironment:
     game = LocalEnvironment(env)
-    return _tool_class(type(game.environment), tool)(env, to_text, game)
+    return _tool_class(type(game.environment), tool)(env, observation_text, game)
 
 
 class _ToolEnvironment:
@@ -609,11 +609,11 @@ class _ToolEnvironment:
 
     _tool: str
 
-    def __init__(self, env: MakeEnv, to_text: ToText, game: LocalEnvironment) -> None:
-        self._env, self._to_text = env, to_text or observation_text
+    def __init__(self, env: MakeEnv, observation_text: ToText, game: LocalEnvironment) -> None:
+        self._env, self._observation_text = env, observation_text
         names = [name for name, _ in game.environment.rubric.named_rubrics()]
         self._components: dict[str, float | None] = dict.fromkeys(names)
-        self._episode = _Episode(self._to_text)
+        self._episode = _Episode(self._observation_text)
         self._use(game)
 
     def _use(self, game: LocalEnvironment) -> None:
@@ -622,7 +622,7 @@ class _ToolEnvironment:
 
     def reset(self, **row: Any) -> str:
         """Begin an episode, and return the text of the first observation."""
-        self._episode = _Episode(self._to_text, dict(self._components))
+        self._episode = _Episode(self._observation_text, dict(self._components))
         seed = row.pop("seed", None)
         try:
             if self._is_broken:
@@ -743,7 +743,7 @@ def rollout_func(
     max_turns: int,
     turn: str,
     to_action: Callable[[str], Action | Mapping[str, Any]],
-    to_text: ToText = None,
+    observation_text: ToText = observation_text,
     reset_arguments: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
     r"""Make the `rollout_func` of TRL's `GRPOTrainer`: the episodes of a pool, in lock-step.
@@ -777,7 +777,8 @@ def rollout_func(
             model's turn; ``{observation}`` in it is replaced with the text of the observation.
         to_action: Returns the action for the model's text, without special tokens. It raises
             `InvalidActionError` or another `ValueError` for a text that isn't an action.
-        to_text: Returns the text of an observation; by default its own text, or else its JSON.
+        observation_text: Returns the text of an observation; by default its own text, or else its
+            JSON.
         reset_arguments: Returns the arguments of the environment's reset, such as ``seed``, for a
             prompt. By default each group of generations gets a seed of its own: 0, 1, ….
 
@@ -787,7 +788,7 @@ def rollout_func(
     if OBSERVATION not in turn:
         raise InvalidArgumentError(f"`turn` must contain {OBSERVATION}, got {shown(turn)}")
     check_integer("max_turns", max_turns, low=1)
-    return _Rollouts(pool, max_turns, turn, to_action, to_text or observation_text, reset_arguments)
+    return _Rollouts(pool, max_turns, turn, to_action, observation_text, reset_arguments)
 
 
 @dataclass
@@ -820,7 +821,7 @@ class _Rollouts:
     max_turns: int
     turn: str
     to_action: Callable[[str], Action | Mapping[str, Any]]
-    to_text: Callable[[Any], str]
+    observation_text: Callable[[Any], str]
     reset_arguments: Callable[[Any], Mapping[str, Any]] | None
     seeds: Iterator[int] = field(default_factory=count)
 
@@ -855,7 +856,7 @@ class _Rollouts:
     ) -> list[_Rollout]:
         seeds = [reset.pop("seed", None) for reset in resets]
         first = self.pool.reset_batch(seeds, range(len(prompts)), options=resets)
-        played = [_Rollout(self.to_text) for _ in prompts]
+        played = [_Rollout(self.observation_text) for _ in prompts]
         for one, observation in zip(played, first, strict=True):
             if "error" in observation.metadata:
                 one.fail(f"the reset failed: {observation.metadata['error']}")

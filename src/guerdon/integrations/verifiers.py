@@ -18,6 +18,7 @@ from guerdon.integrations.framework import import_framework
 from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, ToText
 from guerdon.rollouts.alignment import AlignedRollout
 from guerdon.rollouts.crediting import StateKey, apply_credit
+from guerdon.rollouts.playing.observations import observation_text
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.types.message import read_messages
 from guerdon.types.rollout import StepData
@@ -153,7 +154,11 @@ def taskset(resets: Sequence[Mapping[str, Any]], *, system_prompt: str | None = 
 
 
 def environment(
-    env: MakeEnv, *, name: str = "reward", to_action: ToAction = None, to_text: ToText = None
+    env: MakeEnv,
+    *,
+    name: str = "reward",
+    to_action: ToAction = None,
+    observation_text: ToText = observation_text,
 ) -> type[Any]:
     """Return an `Env` class whose agent ``player`` plays an environment of guerdon.
 
@@ -173,7 +178,8 @@ def environment(
         name: The name of the reward.
         to_action: Returns the action for the model's reply; by default the reply is a JSON object,
             or the value of the action's only required field.
-        to_text: Returns the text of an observation; by default its own text, or else its JSON.
+        observation_text: Returns the text of an observation; by default its own text, or else its
+            JSON.
 
     Raises:
         MissingExtraError: verifiers is not installed.
@@ -187,7 +193,7 @@ def environment(
         async def run(self, task: Any, agents: Any) -> None:
             # What fails inside of the interaction fails its trace.
             player = agents.player.interaction(task)
-            playing = TextEpisode.open(env, to_action=to_action, to_text=to_text)
+            playing = TextEpisode.open(env, to_action=to_action, observation_text=observation_text)
             async with player as interaction, playing as episode:
                 await _play(episode, interaction, name)
 

@@ -32,6 +32,7 @@ from guerdon.integrations.text_episode import (
     with_observation,
 )
 from guerdon.integrations.token_advantages import ESTIMATORS_OF_OUTCOMES, Estimate, token_advantages
+from guerdon.rollouts.playing.observations import observation_text
 from guerdon.types.evaluate_result import EvaluateResult
 
 __all__ = ["StepCredit", "agent_loop", "compute_score", "register", "step_advantages"]
@@ -118,7 +119,7 @@ def agent_loop(
     name: str,
     on_invalid: OnInvalid = "raise",
     to_action: ToAction = None,
-    to_text: ToText = None,
+    observation_text: ToText = observation_text,
 ) -> type[Any]:
     """Register an agent loop that plays an environment, and return its class.
 
@@ -151,7 +152,8 @@ def agent_loop(
             that fails always raises.
         to_action: Returns the action for the model's text; by default the text is a JSON object,
             or the value of the action's only required field.
-        to_text: Returns the text of an observation; by default its own text, or else its JSON.
+        observation_text: Returns the text of an observation; by default its own text, or else its
+            JSON.
 
     Raises:
         MissingExtraError: verl is not installed.
@@ -160,7 +162,7 @@ def agent_loop(
 
     class Loop(framework.AgentLoopBase):  # type: ignore[name-defined]
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[Any]:
-            playing = TextEpisode.open(env, to_action=to_action, to_text=to_text)
+            playing = TextEpisode.open(env, to_action=to_action, observation_text=observation_text)
             async with playing as episode:
                 outputs, failed = await self._play(episode, sampling_params, row)
             if not failed:
