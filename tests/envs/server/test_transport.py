@@ -6,6 +6,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+from starlette.routing import WebSocketRoute
 from websockets.exceptions import ConnectionClosed
 
 from tests.envs.server.worlds import CLOSE, RESET, SOON, STATE, Echo, Raw, Said, open_files, step
@@ -52,6 +53,12 @@ def test_websocket_rejects_a_large_message_in_fragments(serve):
         raise AssertionError("it took it all")
     assert sent < 40  # 16 MB, and what the sockets hold
     served.empty()
+
+
+HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
 
 
 def frames(opcode, payload, count, fin=True):
@@ -469,6 +476,24 @@ def test_websocket_rejects_a_handshake_that_it_cannot_parse(serve, eventually, h
     assert raw.upgrade(**headers) == status
     assert raw.dropped()
     eventually(lambda: served.connections == 0)
+
+
+def test_websocket_drops_a_client_whose_invalid_frame_comes_before_the_answer(serve, caplog):
+    called = threading.Event()
+
+    async def unanswered(websocket):
+        called.set()
+        while (await websocket.receive())["type"] != "websocket.disconnect":
+            pass
+
+    served = serve()
+    served.app.router.routes.append(WebSocketRoute("/unanswered", unanswered))
+    raw = served.raw()
+    raw.send(HANDSHAKE.replace(b"/ws", b"/unanswered"))
+    assert called.wait(SOON)
+    raw.send(b"\xff" * 20)
+    assert raw.dropped()
+    assert not [each for each in caplog.records if "Fatal error" in each.getMessage()]
 
 
 def test_websocket_agrees_on_no_compression(play):

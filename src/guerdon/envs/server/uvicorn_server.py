@@ -284,6 +284,12 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
             self._message_timer.cancel()
             self._message_timer = None
 
+    def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is None:  # an invalid frame before the handshake was answered
+            self.transport.abort()
+        else:
+            super().handle_parser_exception()
+
     def _message_is_late(self) -> None:
         if self.read_paused:  # the message waits for the server
             self._start_message_timer()
