@@ -285,8 +285,10 @@ def timed_trainer(make, spent, **options):
 
 
 @pytest.mark.parametrize("task", ["digit", "lock"])
-def test_step_credit_costs_little_of_a_step(task, tmp_path, figure):
+def test_step_credit_costs_little_of_a_step(task, tmp_path, figure, request):
     spent = collections.Counter()
+    gc.disable()  # a collection of torch's objects takes longer than the credit of 40 steps
+    request.addfinalizer(gc.enable)
     with EnvPool(Lock, n=BATCH).sync() as pool:
         if task == "digit":
             make = partial(make_trainer, [reward_func(make_tree(), name="digit")], tmp_path)

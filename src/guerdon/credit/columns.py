@@ -175,6 +175,8 @@ def is_hashable(value: Any) -> bool:
 
 def _has_stable_order(one: Any) -> bool:
     """Whether sorting by the ``repr`` depends neither on a hash nor on an address."""
+    if type(one) in (int, str):  # the usual case
+        return True
     if isinstance(one, tuple):
         return all(map(_has_stable_order, one))
     if isinstance(one, str | bytes):

@@ -18,9 +18,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
-from itertools import count, groupby
+from itertools import count, groupby, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -936,9 +936,10 @@ def turn_index(mask: ArrayLike) -> NDArray[np.int64]:
     Returns:
         The turns from 0, and -1 where the mask is 0, (B, T).
     """
-    written = np.asarray(mask).astype(np.int64)
-    begins = np.diff(written, axis=1, prepend=0) > 0
-    return np.where(written == 1, np.cumsum(begins, axis=1) - 1, -1)
+    written = np.asarray(mask).astype(np.bool_)
+    begins = written.copy()
+    begins[:, 1:] &= ~written[:, :-1]
+    return np.where(written, np.cumsum(begins, axis=1) - 1, -1)
 
 
 class StepCredit:
@@ -999,7 +1000,10 @@ class StepCredit:
         self._completions = completions
         # The first turn of each completion, counted with those of its prompt, and their number.
         self._spans = [
-            (_turns(_messages(prompt, "user")), _turns(_messages(completion, "assistant")))
+            (
+                0 if isinstance(prompt, str) else _turns(prompt),
+                1 if isinstance(completion, str) else _turns(completion),
+            )
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
         return rewards
@@ -1018,7 +1022,10 @@ class StepCredit:
         )  # a turn after the episode's end has no step
         tokens = to_token_advantages(credit.advantage, turns >= 0, index=index)
         output["advantages"] = output["advantages"].new_tensor(tokens)
-        self._log_advantages(tokens, turns >= 0, np.split(credit.advantage, starts[1:]))
+        self._log_advantages(tokens, turns >= 0)
+        advantages = iter(credit.advantage.tolist())
+        by_turn = [list(islice(advantages, count)) for count in counts.tolist()]
+        self._logs["extra"]["step_advantages"].extend(by_turn)  # type: ignore[attr-defined]
         return output
 
     def _credit(self, written: NDArray[Any]) -> tuple[NDArray[Any], Credit]:
@@ -1044,8 +1051,8 @@ class StepCredit:
             step=np.arange(len(rows)),
             group=rows // size,
             state=None if states is None else [one for row in states for one in row or [None]],
-            episode_score=dict(enumerate(np.nansum(weighted, axis=1).tolist())),
-            valid=dict(enumerate(is_valid.tolist())),
+            episode_score=np.nansum(weighted, axis=1)[rows],
+            valid=is_valid[rows],
         )
         return counts, self._estimator(batch)
 
@@ -1071,17 +1078,18 @@ class StepCredit:
         for column, func in enumerate(trainer.reward_funcs):
             results = getattr(func, "results", None) or [None] * len(found)
             weight = float(trainer.reward_weights[column])
-            for row, (rewards, result) in enumerate(zip(found, results, strict=True)):
-                score = weighted[row, column]
-                if np.isnan(score):
+            rows = zip(found, results, weighted[:, column].tolist(), self._spans, strict=True)
+            for rewards, result, score, (first, turns) in rows:
+                if math.isnan(score):
                     continue
-                first, turns = self._spans[row]
                 outputs = result.step_outputs if result is not None else None
                 if not outputs or turns != len(rewards):  # `rollout_func` has a message for all
                     rewards[-1] += score
                     continue
-                places = places_of((first + turn, None) for turn in range(turns))
-                placed, unplaced = place_outputs(outputs, places)
+                if turns == len(outputs) == 1 and outputs[0].step_index == first:  # the usual case
+                    rewards[0] += weight * outputs[0].base_reward
+                    continue
+                placed, unplaced = place_outputs(outputs, _places(first, turns))
                 for turn, output in placed.items():
                     rewards[turn] += weight * output.base_reward
                 misfits += unplaced
@@ -1092,9 +1100,7 @@ class StepCredit:
             )  # fmt: skip
         return found
 
-    def _log_advantages(
-        self, tokens: NDArray[Any], written: NDArray[Any], by_turn: list[NDArray[Any]]
-    ) -> None:
+    def _log_advantages(self, tokens: NDArray[Any], written: NDArray[Any]) -> None:
         """Replace TRL's advantages in the completions table, which has the latest rows."""
         trainer: Any = self
         means = (tokens.sum(axis=1) / np.maximum(written.sum(axis=1), 1)).tolist()
@@ -1102,7 +1108,11 @@ class StepCredit:
         kept = list(logged)[: max(len(logged) - len(means), 0)]
         logged.clear()
         logged.extend(kept + means)
-        trainer._logs["extra"]["step_advantages"].extend(each.tolist() for each in by_turn)
+
+
+@lru_cache(64)  # most completions of a batch have the same
+def _places(first: int, turns: int) -> Mapping[int | str, int | None]:
+    return places_of((first + turn, None) for turn in range(turns))
 
 
 def _of_turns(environment: Any, completion: Any, name: str) -> Sequence[Any]:
