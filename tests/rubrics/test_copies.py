@@ -43,6 +43,7 @@ class Locked(Won):
 async def at_the_same_time(rubric, rollouts):
     """The most rollouts that had a tree at the same time, and the trees."""
     copies, inside, most, trees = RubricCopies(rubric), 0, 0, []
+    leave = anyio.Event()
 
     async def one():
         nonlocal inside, most
@@ -50,13 +51,15 @@ async def at_the_same_time(rubric, rollouts):
             trees.append(tree)
             inside += 1
             most = max(most, inside)
-            await anyio.wait_all_tasks_blocked()
+            await leave.wait()
             inside -= 1
 
     with anyio.fail_after(SOON):
         async with anyio.create_task_group() as tasks:
             for _ in range(rollouts):
                 tasks.start_soon(one)
+            await anyio.wait_all_tasks_blocked()
+            leave.set()
     return most, trees
 
 

@@ -40,8 +40,8 @@ def as_reward_function(rubric: RubricLike, *, prefer_async: bool = False) -> Rew
         rubric: The rubric. With an async tree, the function is async. Several threads or tasks may
             call the function at once, but nothing else may call the rubric meanwhile. Concurrent
             calls of an async tree that remembers steps are scored by copies of it, at most 32 at a
-            time; one that can't be copied, or
-            contains a composer with ``normalize="observed"``, scores one call at a time.
+            time; one that can't be copied, or contains a composer with ``normalize="observed"``,
+            scores one call at a time.
         prefer_async: Whether the function is also async with a tree that can be called either way,
             such as one with an `LLMJudge`: concurrent calls then wait for its answers together.
 
