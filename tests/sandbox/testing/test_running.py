@@ -150,6 +150,21 @@ def test_check_program_fails_the_methods_of_a_class_without_set_up(sandbox):
     assert check_program(sandbox, GOOD, [test], entry_point="f").passed == 3
 
 
+def test_check_program_gives_tests_the_modules_that_the_program_imports(sandbox):
+    program = "import math\nimport os\ndef f(x): return os.path.join('a', x)"
+    tests = ["assert f('b') == os.path.join('a', 'b')", "assert math.isclose(len(f('b')), 3)"]
+    assert check_program(sandbox, program, tests, entry_point="f").passed == 2
+    unused = check_program(sandbox, program, ["assert os.path.join('a', 'b')"], entry_point="f")
+    assert "it doesn't use the program" in unused.failure
+
+
+def test_check_program_gives_tests_no_module_that_the_program_made_up(sandbox):
+    program = "class module:\n    def isclose(self, *args): return True\n"
+    program += "math = module()\ndef f(x): return 7"
+    verdict = check_program(sandbox, program, ["assert math.isclose(f(1), 1)"], entry_point="f")
+    assert verdict.passed == 0
+
+
 def test_check_program_takes_names_of_the_program_that_no_test_defines(sandbox):
     program = (
         "import math\nLIMIT = 5\nclass Pair:\n    def __init__(self, a): self.a = a\n"
