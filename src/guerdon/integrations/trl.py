@@ -246,14 +246,8 @@ class RewardFunc(_Logged):
         state: Any,
     ) -> list[tuple[Any, Any, dict[str, Any]]]:
         """The messages, the ground truth and the columns of each call of the reward function."""
-        for wanted in (self._ground_truth, self._group):
-            if wanted is not None and wanted not in columns:
-                raise InvalidArgumentError(
-                    f"the dataset has no column {wanted!r} for the reward {self.__name__!r}, only "
-                    f"{sorted(columns)}"
-                )
-        if self._scoring.has_schedules:
-            self._report_step(state, len(prompts))
+        self._check_columns(columns)
+        self._report_step(state, len(prompts))
         truths = columns.get(self._ground_truth or "ground_truth", [None] * len(prompts))
         columns = {name: given for name, given in columns.items() if name not in _CONVERSATION}
         before = [_messages(prompt, "user") for prompt in prompts]
@@ -272,7 +266,17 @@ class RewardFunc(_Logged):
         groups = groupby(range(len(chats)), key=keys.__getitem__)
         return [self._batch_call(list(rows), chats, truths, columns) for _, rows in groups]
 
+    def _check_columns(self, columns: Mapping[str, Any]) -> None:
+        for wanted in (self._ground_truth, self._group):
+            if wanted is not None and wanted not in columns:
+                raise InvalidArgumentError(
+                    f"the dataset has no column {wanted!r} for the reward {self.__name__!r}, only "
+                    f"{sorted(columns)}"
+                )
+
     def _report_step(self, trainer_state: Any, count: int) -> None:
+        if not self._scoring.has_schedules:
+            return
         if trainer_state is None:
             raise InvalidArgumentError(
                 "the schedules of the reward's file need TRL's `trainer_state`, which this trainer "
@@ -1031,15 +1035,8 @@ class StepCredit:
     def _credit(self, written: NDArray[Any]) -> tuple[NDArray[Any], Credit]:
         """The number of steps of each completion, and the credit of all, one after another."""
         trainer: Any = self
-        rewards = self._rewards
-        weighted = rewards * trainer.reward_weights.double().cpu().numpy()
+        weighted = self._rewards * trainer.reward_weights.double().cpu().numpy()
         states, given = self._column(self._states), self._column(self._step_rewards)
-        is_valid = ~np.isnan(rewards).all(axis=1)
-        for func in trainer.reward_funcs:
-            if results := getattr(func, "results", None):  # None of other functions is no failure
-                is_valid &= [result.is_score_valid for result in results]
-        if given is not None:
-            is_valid &= [None not in row for row in given]
         counts = np.maximum(_lengths(written, states, given), 1)
         by_turn: Sequence[Any] = self._turn_rewards(weighted, counts) if given is None else given
         training = trainer.model.training
@@ -1052,9 +1049,20 @@ class StepCredit:
             group=rows // size,
             state=None if states is None else [one for row in states for one in row or [None]],
             episode_score=np.nansum(weighted, axis=1)[rows],
-            valid=is_valid[rows],
+            valid=self._valid(given)[rows],
         )
         return counts, self._estimator(batch)
+
+    def _valid(self, given: list[Sequence[Any]] | None) -> NDArray[np.bool_]:
+        """Whether each completion has a score: none of its rewards failed."""
+        trainer: Any = self
+        is_valid: NDArray[np.bool_] = ~np.isnan(self._rewards).all(axis=1)
+        for func in trainer.reward_funcs:
+            if results := getattr(func, "results", None):  # a None of others is no failure
+                is_valid &= [result.is_score_valid for result in results]
+        if given is not None:
+            is_valid &= [None not in row for row in given]
+        return is_valid
 
     def _column(self, name: str | None) -> list[Sequence[Any]] | None:
         """The values of a column of the dataset, or of an attribute of the environments."""
