@@ -118,6 +118,17 @@ def test_a_line_that_is_not_a_record_is_stored_and_the_others_are_sent(tmp_path,
     assert "a record was moved to" in caplog.text
 
 
+def test_reward_logger_removes_the_line_that_a_killed_process_did_not_finish(tmp_path, kept):
+    with RewardLogger("jsonl", path=tmp_path, run_name="run") as logger:
+        logger.log_step(1, 0, 1.0, {})
+    with open(tmp_path / "run" / "rewards.jsonl", "ab") as file:
+        file.write(b'{"id":"x-2","kind":"st')
+    tracker = kept()
+    with RewardLogger(tracker, path=tmp_path, run_name="run") as logger:
+        assert logger.flush() is True
+    assert tracker.steps == [1]
+
+
 @pytest.mark.edge
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_reward_logger_in_a_forked_process_raises(tmp_path):

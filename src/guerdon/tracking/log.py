@@ -117,6 +117,13 @@ class RewardLog:
         self.path, self.max_bytes = folder / "rewards.jsonl", max_bytes
         self._file = _opened(self.path, os.O_RDWR | os.O_APPEND)
         self.dirty = False
+        try:
+            with locked(self._file):
+                # Otherwise a torn line would count as unsent until the first append.
+                self._cut_torn_line()
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, data: bytes) -> bool:
         """Append whole lines; returns False if the log is full.
