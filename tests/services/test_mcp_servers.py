@@ -438,7 +438,7 @@ def test_mcp_client_stops_a_silent_program_without_output(close, tmp_path):
     ended = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c",
          HANGING.format(process=process, close=close)],
-        capture_output=True, text=True, timeout=10,
+        capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     results = [line for line in ended.stderr.splitlines() if not line.startswith("Executing <")]
     assert (ended.returncode, ended.stdout, results) == (0, "too late\n", [])

@@ -172,7 +172,7 @@ def test_wandb_tracker_continues_the_same_run_without_close(logged):
         import sys
         from guerdon.tracking import RewardLogger
         logger = RewardLogger("wandb", path=sys.argv[1], run_name="first")
-        assert logger.flush()  # wandb can't begin when the interpreter is ending
+        assert logger.flush(120)  # wandb can't begin when the interpreter is ending
         for step in range(2, 3000):
             logger.log_step(step, 0, 0.5, {})
         '''.replace("        ", "")
