@@ -31,7 +31,8 @@
     │   ├── EpisodeError                      a step outside a running episode
     │   ├── InvalidActionError (ValueError)   a rejected action; the episode continues
     │   ├── InvalidObservationError (TypeError, ValueError)   an invalid observation
-    │   └── EnvTimeoutError (TimeoutError)    an environment exceeded its timeout
+    │   ├── EnvTimeoutError (TimeoutError)    an environment exceeded its timeout
+    │   └── WorkerError                       the process or actor of an environment ended
     ├── SandboxError                          the sandbox failed, not the code that runs in it
     │   └── SandboxUnavailableError           an isolation level that doesn't work on this machine
     ├── ServiceError                          a service (MCP, model) without a usable answer
@@ -97,6 +98,7 @@ __all__ = [
     "TestsError",
     "TrackerError",
     "TrajectoryError",
+    "WorkerError",
 ]
 
 
@@ -369,6 +371,10 @@ class EnvTimeoutError(EnvError, TimeoutError):
 
 
 # Sandboxes ----------------------------------------------------------------------------------------
+
+
+class WorkerError(EnvError):
+    """The process or the actor in which an environment runs has ended, or was stopped."""
 
 
 class SandboxError(GuerdonError):

@@ -684,10 +684,7 @@ class EnvThreads:
             call = self._ended.popleft()
             self._outstanding -= 1
             if not call.is_abandoned:
-                if hasattr(type(call.result), "__await__") and not hasattr(call.result, "step"):
-                    self._await_result(call)
-                else:
-                    call.deliver()
+                self.deliver(call)
                 continue
             self._hanging.pop(call, None)
             if call.closes is not None or call.makes:
@@ -696,11 +693,14 @@ class EnvThreads:
                 self.threads -= 1
                 self._queue.put(None)
 
-    def _await_result(self, call: EnvCall) -> None:
-        """Go on in the event loop with an awaitable that sync code has returned."""
-        awaitable, call.result = call.result, None
-        call.function = lambda: awaitable
-        self.start(call, is_async=True)
+    def deliver(self, call: EnvCall) -> None:
+        """Hand over the result of sync code; an awaitable that it returned goes on as a task."""
+        if hasattr(type(call.result), "__await__") and not hasattr(call.result, "step"):
+            awaitable, call.result = call.result, None
+            call.function = lambda: awaitable
+            self.start(call, is_async=True)
+        else:
+            call.deliver()
 
     async def _run_task(self, call: EnvCall, thread: WatchedThread) -> None:
         call.started_at = monotonic()

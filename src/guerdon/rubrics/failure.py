@@ -51,11 +51,11 @@ def close_awaitable(value: Any) -> bool:
 class _PathNote(str):
     """The note on an exception that names the rubric that raised it."""
 
-    rubric: Any
+    rubric: Any = None
     path: str
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return str, (str(self),)  # without the rubric
+        return _PathNote, (str(self),), {"path": self.path}  # without the rubric
 
 
 def trace(rubric: Any, error: Exception) -> None:

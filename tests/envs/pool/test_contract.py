@@ -1,4 +1,4 @@
-"""What every pool backend does: `ThreadBackend` and `RemoteBackend` pass the same tests.
+"""What every pool backend does: they all pass the same tests.
 
 A new backend is added to `BACKENDS`.
 """
@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from guerdon import EnvPool
-from guerdon.envs import RemoteBackend, ThreadBackend
+from guerdon.envs import ProcessBackend, RemoteBackend, ThreadBackend
 from guerdon.errors import InvalidArgumentError
 from guerdon.types import GenericObservation
 from tests.envs.worlds import SOON, Served
@@ -18,6 +18,7 @@ SHORT = 0.3
 
 BACKENDS = {
     "threads": lambda url, n: ThreadBackend(Served, n),
+    "processes": lambda url, n: ProcessBackend(Served, n, workers=2),
     "remote": lambda url, n: RemoteBackend(url, n, observation_type=GenericObservation),
 }
 

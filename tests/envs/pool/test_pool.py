@@ -994,7 +994,7 @@ def test_env_pool_a_factory_that_fails_is_reported_in_every_slot(factory):
 
 @pytest.mark.parametrize("backend", ["process", 4, False])
 def test_env_pool_refuses_a_backend_that_is_none(backend):
-    with pytest.raises(InvalidArgumentError, match=r"`backend` must be a PoolBackend, such as Th"):
+    with pytest.raises(InvalidArgumentError, match=r"`backend` must be one of \['threads', "):
         EnvPool(n=2, backend=backend)
 
 

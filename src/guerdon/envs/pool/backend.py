@@ -105,6 +105,13 @@ class PoolBackend(ABC):
     def give_up(self, call: PoolCall) -> None:
         """Abandon a call; the slot's next reset makes a new environment."""
 
+    def time_left(self, call: PoolCall, limit_s: float) -> float:
+        """Return the seconds that a call whose time is over may still take.
+
+        It is more than 0 if the call waited for others of the backend; by default it is 0.
+        """
+        return 0.0
+
     @abstractmethod
     async def close(self) -> None:
         """Close every environment, and what runs them."""

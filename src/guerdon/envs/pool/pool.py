@@ -6,12 +6,13 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from time import monotonic
 from typing import Any, Self
 
 from guerdon._background import SyncWrapper, background_loop, run, sync_method, wait_for
 from guerdon._validation import check_integer, check_list, check_seconds, shown
-from guerdon.envs.pool.backend import PoolBackend, PoolCall, ThreadBackend
+from guerdon.envs.pool.backend import PoolBackend, PoolCall
 from guerdon.envs.registry import find_environment
 from guerdon.envs.runner import BLOCKED_S, blocked_by
 from guerdon.errors import (
@@ -26,6 +27,14 @@ from guerdon.types.action import Action
 from guerdon.types.observation import GenericObservation, Observation
 
 __all__ = ["EnvPool", "SyncEnvPool"]
+
+# The modules and classes of the backends, by name.
+BACKENDS = {
+    "threads": ("backend", "ThreadBackend"),
+    "processes": ("processes", "ProcessBackend"),
+    "remote": ("remote", "RemoteBackend"),
+    "ray": ("ray", "RayBackend"),
+}
 
 
 class EnvPool:
@@ -64,7 +73,10 @@ class EnvPool:
         timeout_s: Seconds that a reset or a step may take.
         observation_type: The class of a server's observations.
         token: The server's token.
-        backend: Runs its own environments; instead of `env`.
+        backend: Where the environments run: ``"threads"`` of this process (the default),
+            ``"processes"`` of this machine, on a server (``"remote"``, the default for an address)
+            or on a cluster (``"ray"``); or a `PoolBackend`, which has its own environments, instead
+            of `env`.
 
     Raises:
         InvalidArgumentError: An argument is invalid.
@@ -79,21 +91,20 @@ class EnvPool:
         timeout_s: float = 60.0,
         observation_type: type[Observation] = GenericObservation,
         token: str | None = None,
-        backend: PoolBackend | None = None,
+        backend: str | PoolBackend | None = None,
     ) -> None:
         self.n = check_integer("n", n, low=1)
         self.timeout_s = check_seconds("timeout_s", timeout_s)
-        if backend is None:
-            backend = _backend(env, n, observation_type, token)
+        if backend is None or isinstance(backend, str):
+            backend = _backend(backend, env, n, observation_type, token)
         elif env is not None:
             raise InvalidArgumentError(
                 f"`env` must be left out if `backend` is given, which has its own, got {shown(env)}"
             )
         elif not isinstance(backend, PoolBackend):
             raise InvalidArgumentError(
-                "`backend` must be a PoolBackend, such as ThreadBackend(make_environment, n), got "
-                f"{shown(backend)}; environments run in threads, or in another process if `env` is "
-                "the address of a server"
+                f"`backend` must be one of {[*BACKENDS]} or a PoolBackend, such as "
+                f"ProcessBackend(make_environment, n), got {shown(backend)}"
             )
         self._backend = backend
         self._busy: dict[int, PoolCall] = {}
@@ -238,9 +249,11 @@ class EnvPool:
         """Close every environment. Closing twice does nothing."""
         if self._is_open:
             self._is_open = False
-            for call in list(self._busy.values()):
-                self._backend.give_up(call)
+            busy = list(self._busy.values())
+            for call in busy:
                 call.finish(None, EnvError("the pool was closed"))
+            for call in busy:
+                self._backend.give_up(call)
             await self._backend.close()
 
     # Inside --------------------------------------------------------------------------------------
@@ -291,13 +304,23 @@ class EnvPool:
     def _expire(
         self, calls: list[PoolCall], limit: float, began: float, is_last: bool = False
     ) -> None:
-        late = monotonic() - began - limit
+        now = monotonic()
+        late = now - began - limit
         calls = [call for call in calls if not call.over]
         if calls and late > BLOCKED_S and not is_last:  # the event loop was blocked
             wait = min(late, limit)
             asyncio.get_running_loop().call_later(wait, self._expire, calls, limit, began, True)
             return
+        left = {call: self._backend.time_left(call, limit) for call in calls}
+        waited = [call for call in calls if left[call] > 0]
+        if waited:
+            wait = min(map(left.__getitem__, waited))
+            asyncio.get_running_loop().call_later(
+                wait, self._expire, waited, limit, now + wait - limit
+            )
         for call in calls:
+            if left[call] > 0:
+                continue
             self._backend.give_up(call)
             what = "reset" if call.is_reset else "step"
             text = f"the {what} took longer than {limit:g} s{blocked_by(began)}"
@@ -485,20 +508,30 @@ def _check_options(
 
 
 def _backend(
-    env: str | Callable[[], Any] | None,
+    name: str | None,
+    env: Any,
     n: int,
     observation_type: type[Observation],
     token: str | None,
 ) -> PoolBackend:
-    if isinstance(env, str) and (re.search(r"://|:\d+", env) is not None):
-        from guerdon.envs.pool.remote import RemoteBackend
-
-        return RemoteBackend(env, n, observation_type=observation_type, token=token)
-    if isinstance(env, str):
-        return ThreadBackend(find_environment(env), n)
-    if not callable(env):
+    """Return the backend of a name, by default the one that fits the environment."""
+    is_address = isinstance(env, str) and re.search(r"://|:\d+", env) is not None
+    name = name or ("remote" if is_address else "threads")
+    if name not in BACKENDS:
+        raise InvalidArgumentError(
+            f"`backend` must be one of {[*BACKENDS]} or a PoolBackend, got {shown(name)}"
+        )
+    if is_address != (name == "remote"):
+        raise InvalidArgumentError(
+            f"`env` must {'not ' * is_address}be the address of a server if `backend` is {name!r}, "
+            f"got {shown(env)}"
+        )
+    backend = getattr(import_module(f"guerdon.envs.pool.{BACKENDS[name][0]}"), BACKENDS[name][1])
+    if is_address:
+        return backend(env, n, observation_type=observation_type, token=token)  # type: ignore[no-any-return]
+    if not isinstance(env, str) and not callable(env):
         raise InvalidArgumentError(
             "`env` must be an environment class or a function that returns an environment, a "
             f"server's address, or a registered name, got {shown(env)}"
         )
-    return ThreadBackend(env, n)
+    return backend(find_environment(env) if isinstance(env, str) else env, n)  # type: ignore[no-any-return]

@@ -1,0 +1,468 @@
+"""`ProcessBackend`: a pool's environments in processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import mmap
+import os
+import pickle
+import secrets
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic_ns
+from typing import Any
+
+from guerdon._validation import check_integer
+from guerdon.envs.pool.codec import PROTOCOL, Codec, Result
+from guerdon.envs.pool.worker import Call, EnvWorker
+from guerdon.envs.pool.workers import Running, WorkerBackend, WorkerLink, usable_cores
+from guerdon.envs.registry import find_environment
+from guerdon.errors import EnvError, InvalidArgumentError, InvalidObservationError, WorkerError
+from guerdon.rubrics.failure import describe_failure
+from guerdon.sandbox.locking.syscalls import PR_SET_PDEATHSIG, prctl
+
+__all__ = ["ProcessBackend"]
+
+# Seconds that starting a worker may take.
+START_S = 60.0
+# Seconds that a process may take to end once its connection is closed, or it is killed.
+END_S = 0.2
+
+# The shared memory of a worker: words of 8 bytes, and from FIRST on the records of its results,
+# each after its length. The system allocates it when it is used.
+OUTBOX_BYTES = 64 << 20
+COMMITTED, REWINDS, SLOT, SINCE = range(4)
+FIRST = 64
+
+# Nanoseconds after which a result is announced, though more results are about to follow.
+NOTIFY_NS = 1_000_000
+
+# A message over the socket: the length of its content, and its kind.
+HEAD = struct.Struct("<QB")
+RANGE = struct.Struct("<QQ")
+CALLS, RESULTS, RECORD, READY, FAILED, CLOSE = range(6)
+
+# A new interpreter, so that no lock, thread or connection of this process is copied into it. Unlike
+# multiprocessing's spawn it doesn't import the main module, whose classes cloudpickle sends.
+PROGRAM = (
+    "import json, signal, sys; signal.signal(signal.SIGINT, lambda *_: None); "
+    "options = json.loads(sys.argv[1]); sys.path[:] = options.pop('path'); "
+    "from guerdon.envs.pool.processes import main; main(**options)"
+)
+
+
+class ProcessBackend(WorkerBackend):
+    """A pool's environments in processes of this machine, several in each.
+
+    Example:
+        >>> from guerdon import EnvPool
+        >>> from guerdon.envs import ProcessBackend
+        >>> def make_environment(): ...  # returns an Environment
+        >>> backend = ProcessBackend(make_environment, 64, workers=4)
+        >>> len(EnvPool(backend=backend, n=64))
+        64
+
+    Args:
+        env: A factory, or what `guerdon serve` accepts: a folder, ``file.py:name``,
+            ``module:name``, a registered name. A factory that can't be imported, such as a lambda
+            or a class of a script, requires ``cloudpickle``.
+        n: The number of slots.
+        workers: The number of processes, at most one for each slot; by default one for each core
+            that this process may use.
+        threads_per_worker: How many sync environments of a process run at the same time; with 1
+            they run one after the other, in its main thread. More are for environments that wait.
+        cpu_affinity: Whether each process is bound to one core (on Linux).
+        close_timeout_s: Seconds that closing the environments may take.
+
+    Raises:
+        InvalidArgumentError: An argument is invalid.
+        LoadError: There is no such environment.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[[], Any],
+        n: int,
+        *,
+        workers: int | None = None,
+        threads_per_worker: int = 1,
+        cpu_affinity: bool = False,
+        close_timeout_s: float = 10.0,
+    ) -> None:
+        super().__init__(
+            n, usable_cores() if workers is None else workers, close_timeout_s=close_timeout_s
+        )
+        self._factory = find_environment(env) if isinstance(env, str) else env
+        self._threads = check_integer("threads_per_worker", threads_per_worker, low=1)
+        if cpu_affinity and not hasattr(os, "sched_setaffinity"):
+            raise InvalidArgumentError("`cpu_affinity` requires Linux")
+        self._cores = sorted(os.sched_getaffinity(0)) if cpu_affinity else []
+
+    def new_link(self, index: int) -> WorkerLink:
+        """Return the connection to a new process."""
+        options = {"threads": self._threads, "close_timeout_s": self._close_timeout_s}
+        core = self._cores[index % len(self._cores)] if self._cores else None
+        return ProcessLink(self._factory, options, core=core)
+
+
+# In the parent ---------------------------------------------------------------------------------
+
+
+class ProcessLink(WorkerLink, asyncio.Protocol):
+    """The connection to one worker process.
+
+    Requests and announcements go over a pair of sockets; results through memory that both
+    processes map, which survives the worker.
+
+    Args:
+        factory: Makes an environment.
+        options: The arguments of `EnvWorker`.
+        core: The core to which the process is bound; None for all.
+    """
+
+    def __init__(self, factory: Any, options: dict[str, Any], *, core: int | None = None) -> None:
+        self._factory = factory
+        self._options = options
+        self._core = core
+        name = secrets.token_hex(8)
+        self._names = f"{name}-parent", f"{name}-worker"
+        self._codec = Codec(*self._names)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._transport: Any = None
+        loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self._lost: asyncio.Future[None] = loop.create_future()
+        self._buffer = bytearray()
+        self._rewinds, self._consumed = 0, FIRST
+        self._last: Running | None = None
+        self._is_over = False
+
+    async def start(self) -> None:
+        """Start the process, and wait until it has loaded the factory."""
+        program = self._codec.encode((self._factory, self._options))  # raises before the start
+        loop = asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        memory = _shared_memory()
+        try:
+            self._outbox = mmap.mmap(memory, OUTBOX_BYTES, access=mmap.ACCESS_READ)
+            self._view = memoryview(self._outbox)
+            self._words = self._view.cast("Q")
+            await loop.create_unix_connection(lambda: self, sock=here)
+            self._process = self._spawn(there, memory)
+        finally:
+            there.close()
+            os.close(memory)
+        self._write(CALLS, program)
+        try:
+            async with asyncio.timeout(START_S):
+                await self._ready
+        except TimeoutError:
+            raise WorkerError(f"a worker process wasn't ready after {START_S:g} s") from None
+
+    def _spawn(self, channel: socket.socket, memory: int) -> subprocess.Popen[bytes]:
+        """Start the process: in this thread, as the worker ends with the thread that started it."""
+        options = {
+            "path": sys.path,
+            "channel": channel.fileno(),
+            "memory": memory,
+            "names": self._names[::-1],
+            "parent": os.getpid(),
+            "core": self._core,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, json.dumps(options)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(channel.fileno(), memory),
+        )
+
+    def send(self, calls: Sequence[Call]) -> None:
+        """Send calls in one message."""
+        codec = self._codec
+        content = codec.encode([(call[1], codec.pack(call[2][0]), *call[2][1:]) for call in calls])
+        message = self._consumed, [call[0] for call in calls], content
+        self._write(CALLS, pickle.dumps(message, PROTOCOL))
+
+    def _write(self, kind: int, content: bytes = b"") -> None:
+        self._transport.write(HEAD.pack(len(content), kind) + content)
+
+    @property
+    def running(self) -> Running | None:
+        """The call that the process is in, or was in."""
+        if self._is_over or self._process is None:
+            return self._last
+        slot, since = self._words[SLOT], self._words[SINCE]
+        return Running(slot - 1, since / 1e9) if slot else None
+
+    # What the process sends
+
+    def connection_made(self, transport: Any) -> None:
+        """Keep the connection."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Handle what has arrived."""
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= HEAD.size:
+            size, kind = HEAD.unpack_from(buffer)
+            if len(buffer) < HEAD.size + size:
+                return
+            content = bytes(buffer[HEAD.size : HEAD.size + size])
+            del buffer[: HEAD.size + size]
+            self._handle(kind, content)
+
+    def _handle(self, kind: int, content: bytes) -> None:
+        if kind == RESULTS:
+            self.received(self._results(*RANGE.unpack(content)))
+        elif kind == RECORD:
+            self.received([self._codec.unpack_result(self._codec.decode(content))])
+        elif not self._ready.done():
+            if kind == READY:
+                self._ready.set_result(None)
+            else:
+                error = self._codec.unpack_error(*pickle.loads(content))
+                self._ready.set_exception(error)
+
+    def _results(self, rewinds: int, end: int) -> Iterator[Result]:
+        """Read the results up to an offset."""
+        if rewinds != self._rewinds:
+            self._rewinds, self._consumed = rewinds, FIRST
+        codec, view, words = self._codec, self._view, self._words
+        while self._consumed < end:
+            start = self._consumed + 8
+            size = words[self._consumed >> 3]
+            self._consumed = (start + size + 7) & ~7
+            yield codec.unpack_result(codec.decode(view[start : start + size]))
+
+    # The end
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Handle the end of the process, unless it was expected."""
+        self._lost.set_result(None)
+        if self._is_over:
+            return
+        how = f"the worker process {_how_ended(self._process)}"
+        is_ready = self._ready.done()
+        self._end()
+        if is_ready:
+            self.ended(how)
+        else:
+            self._ready.set_exception(WorkerError(f"{how} before it was ready"))
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if not self._is_over:
+            self._end()
+
+    def _end(self) -> None:
+        """Kill the process, take the results that it hasn't announced, and release everything."""
+        self._last, self._is_over = self.running, True
+        if self._transport is not None:
+            self._transport.abort()
+        if self._process is None:
+            return
+        self._process.kill()  # nothing, if it has ended
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:  # it has much memory to release
+            threading.Thread(target=self._process.wait, daemon=True).start()
+        if self._ready.done() and not self._ready.cancelled() and not self._ready.exception():
+            words = self._words
+            self.received(self._results(words[REWINDS], words[COMMITTED]))
+        self._words.release()
+        self._view.release()
+        self._outbox.close()
+
+    async def close(self, timeout_s: float) -> None:
+        """Close the process's environments, and end it."""
+        self._write(CLOSE)
+        await asyncio.wait([self._lost], timeout=timeout_s + 1.0)
+        self.kill()
+
+
+def _how_ended(process: subprocess.Popen[bytes] | None) -> str:
+    """How a process ended whose connection is closed."""
+    try:
+        code = process.wait(END_S) if process is not None else 0
+    except subprocess.TimeoutExpired:
+        return "closed its connection"
+    if code >= 0:
+        return f"exited with code {code}"
+    name = signal.Signals(-code).name
+    return f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+
+
+def _shared_memory() -> int:
+    """Return a descriptor of new memory, which has no name and ends with its last user."""
+    if hasattr(os, "memfd_create"):
+        memory = os.memfd_create("guerdon-results")
+    else:
+        with tempfile.TemporaryFile() as file:
+            memory = os.dup(file.fileno())
+    os.ftruncate(memory, OUTBOX_BYTES)
+    return memory
+
+
+# In the worker ---------------------------------------------------------------------------------
+
+
+def main(channel: int, memory: int, names: tuple[str, str], parent: int, core: int | None) -> None:
+    """Run a worker process, until its parent closes it or ends.
+
+    Args:
+        channel: The descriptor of the connection.
+        memory: The descriptor of the shared memory.
+        names: The names of both ends of the connection.
+        parent: The process that started it.
+        core: The core to which it is bound; None for all.
+    """
+    _end_with_parent(channel, parent)
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    asyncio.run(_Process(socket.socket(fileno=channel), memory, Codec(*names)).run())
+
+
+def _end_with_parent(channel: int, parent: int) -> None:
+    if sys.platform == "linux":  # even if an environment keeps the interpreter lock
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(channel, 0)
+        poll.poll()  # until the other end is closed
+        os._exit(1)
+
+    threading.Thread(target=watch, name="guerdon-parent", daemon=True).start()
+
+
+class _Process:
+    """A worker process: reads calls from the connection, and writes results to the memory."""
+
+    def __init__(self, channel: socket.socket, memory: int, codec: Codec) -> None:
+        self._channel = channel
+        self._codec = codec
+        self._outbox = mmap.mmap(memory, OUTBOX_BYTES)
+        os.close(memory)
+        self._words = memoryview(self._outbox).cast("Q")
+        self._words[COMMITTED] = self._position = self._announced = FIRST
+        self._pickler = codec.pickler(self._outbox)
+        self._buffer = bytearray()
+        self._announced_ns = 0
+        self._announces_soon = False
+
+    async def run(self) -> None:
+        """Run the worker until it is closed."""
+        self._loop = asyncio.get_running_loop()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._worker: EnvWorker | None = None
+        self._loop.add_reader(self._channel, self._read)
+        await self._closed
+        if self._worker is not None:
+            await self._worker.close()
+            self._announce()
+
+    def _read(self) -> None:
+        data = self._channel.recv(1 << 16)
+        if not data:
+            os._exit(1)  # the parent has ended
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= HEAD.size:
+            size, kind = HEAD.unpack_from(buffer)
+            if len(buffer) < HEAD.size + size:
+                return
+            content = bytes(buffer[HEAD.size : HEAD.size + size])
+            del buffer[: HEAD.size + size]
+            if kind == CLOSE:
+                self._closed.set_result(None)
+            elif self._worker is None:
+                self._load(content)
+            else:
+                self._call(*pickle.loads(content))
+
+    def _load(self, program: bytes) -> None:
+        try:
+            factory, options = self._codec.decode(program)
+            self._worker = EnvWorker(factory, self._emit, beginning=self._begin, **options)
+        except BaseException as error:  # of the author's modules, sys.exit too
+            self._send(FAILED, pickle.dumps(self._codec.pack_error(error)))
+            self._closed.set_result(None)
+        else:
+            self._send(READY)
+
+    def _call(self, consumed: int, slots: list[int], content: bytes) -> None:
+        assert self._worker is not None
+        if consumed == self._position > FIRST:  # the parent has read all
+            self._position = self._announced = self._words[COMMITTED] = FIRST
+            self._words[REWINDS] += 1
+        self._announced_ns = monotonic_ns()
+        codec = self._codec
+        try:
+            calls: list[Call] = [
+                (slot, method, (codec.unpack(first), *more))
+                for slot, (method, first, *more) in zip(slots, codec.decode(content), strict=True)
+            ]
+        except Exception as error:
+            text = describe_failure(error, "the arguments can't be read in the worker")
+            for slot in slots:
+                self._emit(slot, None, EnvError(text))
+        else:
+            self._worker.start(calls)
+        if self._position > self._announced:
+            self._announce()
+
+    def _begin(self, slot: int | None) -> None:
+        self._words[SLOT] = 0 if slot is None else slot + 1
+        self._words[SINCE] = monotonic_ns()
+
+    def _emit(
+        self, slot: int, value: Any, error: BaseException | None = None, means: Any = None
+    ) -> None:
+        """Write a result, which is complete once its end is committed."""
+        codec, outbox, start = self._codec, self._outbox, self._position
+        try:
+            outbox.seek(start + 8)
+            codec.write(self._pickler, codec.pack_result(slot, value, error, means))
+            end = outbox.tell()
+        except Exception:  # there is no room for it, or it can't be pickled
+            self._announce()
+            self._send_result(slot, value, error, means)
+            return
+        words = self._words
+        words[start >> 3] = end - start - 8
+        words[COMMITTED] = self._position = (end + 7) & ~7
+        if monotonic_ns() - self._announced_ns > NOTIFY_NS:
+            self._announce()
+        elif not self._announces_soon:
+            self._announces_soon = True
+            self._loop.call_soon(self._announce)
+
+    def _send_result(self, slot: int, value: Any, error: BaseException | None, means: Any) -> None:
+        codec = self._codec
+        try:
+            data = codec.encode(codec.pack_result(slot, value, error, means))
+        except Exception as failure:
+            text = describe_failure(failure, "the observation can't be sent by the worker")
+            refused = InvalidObservationError(text)
+            data = codec.encode(codec.pack_result(slot, None, refused, means))
+        self._send(RECORD, data)
+
+    def _announce(self) -> None:
+        """Send the range of new results, if there are any."""
+        self._announces_soon = False
+        if self._position > self._announced:
+            self._announced, self._announced_ns = self._position, monotonic_ns()
+            self._send(RESULTS, RANGE.pack(self._words[REWINDS], self._position))
+
+    def _send(self, kind: int, content: bytes = b"") -> None:
+        self._channel.sendall(HEAD.pack(len(content), kind) + content)

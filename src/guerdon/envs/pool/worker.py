@@ -1,0 +1,143 @@
+"""`EnvWorker`: the environments of several slots, inside a worker process or an actor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from guerdon.envs.pool.backend import LONG_S, start_task
+from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
+from guerdon.errors import EpisodeError
+
+__all__: list[str] = []
+
+# A call of a slot: the slot, the name of the runner's method, and its arguments.
+Call = tuple[int, str, tuple[Any, ...]]
+
+
+class Emit(Protocol):
+    """Receives how a call has ended."""
+
+    def __call__(
+        self, slot: int, value: Any, error: BaseException | None = None, means: Any = None
+    ) -> None:
+        """Receive a result, or what was raised instead."""
+
+
+class InlineThreads(EnvThreads):
+    """Runs sync calls at once, in the thread of the event loop."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def start(self, call: EnvCall, *, is_async: bool = False) -> None:
+        """Start a call: one of sync code has ended when this returns."""
+        if is_async:
+            super().start(call, is_async=True)
+            return
+        call.run()
+        self.deliver(call)
+
+
+class EnvWorker:
+    """Runs the environments of several slots in the running event loop.
+
+    It is created, used and closed in one event loop. Sync code blocks that loop if there is one
+    thread: then a step costs no change of threads.
+
+    Args:
+        factory: Makes an environment.
+        emit: Called in the event loop as soon as a call has ended.
+        threads: How many environments run at the same time. Async ones all do.
+        replaces_failed: Whether an environment that raised is replaced by the next reset.
+        close_timeout_s: Seconds that closing an environment may take.
+        name: What a slot is called in messages.
+        beginning: Called with the slot whose call begins, and None if calls run concurrently.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], Any],
+        emit: Emit,
+        *,
+        threads: int = 1,
+        replaces_failed: bool = True,
+        close_timeout_s: float = 10.0,
+        name: str = "slot",
+        beginning: Callable[[int | None], None] = lambda slot: None,
+    ) -> None:
+        self._factory = factory
+        self._emit = emit
+        self._threads = InlineThreads() if threads == 1 else EnvThreads(threads)
+        self._replaces_failed = replaces_failed
+        self._close_timeout_s = close_timeout_s
+        self._name = name
+        self._beginning = beginning
+        self._runners: dict[int, EnvRunner] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, calls: Sequence[Call]) -> None:
+        """Start calls of different slots, one after the other."""
+        for slot, method, arguments in calls:
+            runner = self._runners.get(slot)
+            if runner is None:
+                runner = self._runners[slot] = self._new_runner(slot)
+            if method != "step" or not self._starts_step(slot, runner, *arguments):
+                start_task(self._play(slot, runner, method, arguments), self._tasks)
+
+    def _new_runner(self, slot: int) -> EnvRunner:
+        return EnvRunner(
+            self._factory,
+            self._threads,
+            timeout_s=LONG_S,
+            replaces_failed=self._replaces_failed,
+            name=f"{self._name} {slot}",
+        )
+
+    def _begin(self, slot: int, runner: EnvRunner) -> None:
+        adapter = runner.adapter
+        is_concurrent = self._threads.size > 1 or (adapter is not None and adapter.step_is_async)
+        self._beginning(None if is_concurrent else slot)
+
+    def _starts_step(
+        self, slot: int, runner: EnvRunner, action: Any, timeout_s: float | None = None, *more: Any
+    ) -> bool:
+        if timeout_s is not None or more:
+            return False
+        self._begin(slot, runner)
+        try:
+            return runner.start_step(action, partial(self._step_ended, slot, runner))
+        except EpisodeError as error:
+            self._emit(slot, None, error)
+            return True
+
+    def _step_ended(self, slot: int, runner: EnvRunner, step: EnvCall) -> None:
+        if step.error is None:
+            self._emit(slot, step.result)
+        else:
+            runner.step_failed(step.error)
+            self._emit(slot, None, step.failure(step.error))
+
+    async def _play(
+        self, slot: int, runner: EnvRunner, method: str, arguments: tuple[Any, ...]
+    ) -> None:
+        self._begin(slot, runner)
+        try:
+            value = await getattr(runner, method)(*arguments)
+        except Exception as error:
+            self._emit(slot, None, error)
+        else:
+            self._emit(slot, value)
+        if method == "close":
+            del self._runners[slot]
+
+    async def close(self) -> None:
+        """Close every environment."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        closing = (each.close(self._close_timeout_s) for each in self._runners.values())
+        await asyncio.gather(*closing)
+        self._threads.close()
