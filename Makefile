@@ -56,7 +56,7 @@ sandbox: setup  ## Attack the sandbox, as this user and, if this is root, as an 
 
 # 1 takes minutes; CI runs a tenth of it.
 SIZE ?= 1
-faults: setup  ## Inject faults into pool, server, command and logger, with five counts (SIZE=0.1).
+faults: setup  ## Inject faults into every pool, server, command and logger, with six counts (SIZE=0.1).
 	@$(RUN) python -m faults --size $(SIZE) $(if $(SEED),--seed $(SEED))
 
 docs-test: setup  ## Run every code block of README.md and docs/, and every docstring example.

@@ -1,4 +1,4 @@
-"""``python -m faults``: inject faults, print the five counts; exits with 1 if one isn't 0."""
+"""``python -m faults``: inject faults, print the six counts; exits with 1 if one isn't 0."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from faults.counts import COUNTS, Report, run
+from faults.counts import COUNTS, SUBJECTS, Report, run
 
-SUBJECTS = ("command", "server", "pool", "logger")  # the longest first
 AT_ONCE = 2
 SHOWN = 9  # problems of each count
 
@@ -23,7 +22,7 @@ SHOWN = 9  # problems of each count
 def main() -> int:
     """Run the subjects, each in a process of its own."""
     parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
-    parser.add_argument("subjects", nargs="*", default=SUBJECTS, choices=[*SUBJECTS, SUBJECTS])
+    parser.add_argument("--only", action="append", choices=SUBJECTS, help="run only this subject")
     parser.add_argument("--size", type=float, default=1.0, help="1.0 takes minutes")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     given = parser.parse_args()
@@ -33,7 +32,7 @@ def main() -> int:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(AT_ONCE, mp_context=spawn, max_tasks_per_child=1) as processes:
         running = partial(run, seed=given.seed, size=given.size)
-        reports = list(processes.map(running, given.subjects))
+        reports = list(processes.map(running, given.only or SUBJECTS))
     console.print(table(reports))
     for report in reports:
         injected = ", ".join(f"{count} × {name}" for name, count in report.injected.most_common())
@@ -51,7 +50,7 @@ def main() -> int:
 
 
 def table(reports: Sequence[Report]) -> Table:
-    """Return the five counts of each subject."""
+    """Return the six counts of each subject."""
     shown = Table(box=None, pad_edge=False)
     for title in ("", "steps", "per second", "faults", *COUNTS):
         shown.add_column(title, justify="right" if title else "left")

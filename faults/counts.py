@@ -1,4 +1,4 @@
-"""The five counts, and the ledger of steps that they are made from."""
+"""The six counts, and the ledger of steps that they are made from."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import re
+import resource
 import tempfile
 import threading
 import time
@@ -26,8 +27,22 @@ NUMBERS = "failures that became numbers"
 SLOTS = "answers in a wrong slot"
 LOST = "steps lost"
 DOUBLED = "steps doubled"
+HEALED = "slots that did not heal"
 LEFT = "things left behind"
-COUNTS = (NUMBERS, SLOTS, LOST, DOUBLED, LEFT)
+COUNTS = (NUMBERS, SLOTS, LOST, DOUBLED, HEALED, LEFT)
+
+# What the answer of a ticket may be.
+EITHER = "number or failure"
+HEALS = "number, since the slot heals"
+
+# What is tested, and the module with its `run`; the longest first.
+SUBJECTS = {
+    "command": "command",
+    "server": "server",
+    "threads": "pool",
+    "remote": "pool",
+    "logger": "logger",
+}
 
 # Seconds in which threads, descriptors and processes may end: less than idle threads last.
 SETTLE_S = 8.0
@@ -56,7 +71,8 @@ class Ticket:
         number: Unique; the score of the step, if it has no other.
         place: Slot, episode and step, or what else an answer belongs to.
         fault: The injected fault.
-        outcomes: What its answer may be: a number, a failure, or nothing if the caller left.
+        outcomes: What its answer may be: a number, a failure, or nothing if the caller left;
+            `HEALS` for a reset, whose failure is a slot that did not heal.
         score: The number.
         taken: How often it was taken.
         answers: What the caller received.
@@ -121,7 +137,7 @@ class Ledger:
         Args:
             place: What its answer belongs to, unique among all tickets.
             fault: The fault that is injected, if there is one.
-            outcomes: ``"number"``, ``"failure"``, or several of these and ``"nothing"``.
+            outcomes: ``"number"``, ``"failure"``, several of these and ``"nothing"``, or `HEALS`.
             score: Its score; by default the ticket's number.
         """
         number = next(self._numbers)
@@ -175,7 +191,7 @@ def _problems(ticket: Ticket, scores: set[float]) -> Iterator[str]:
             yield SLOTS
         elif score is None:
             if "failure" not in ticket.outcomes:
-                yield LOST
+                yield HEALED if ticket.outcomes == HEALS else LOST
         elif "number" not in ticket.outcomes:
             yield NUMBERS
         elif score != ticket.score:
@@ -188,7 +204,10 @@ def _problems(ticket: Ticket, scores: set[float]) -> Iterator[str]:
 
 
 class Belongings:
-    """The threads, descriptors, child processes and temporary files of this process."""
+    """The threads, descriptors, child processes, shared memory and temporary files of this process.
+
+    Segments of shared memory that no process maps belong to nobody, and count too.
+    """
 
     def __init__(self) -> None:
         with EnvPool(Environment, n=1).sync():
@@ -226,7 +245,32 @@ def _belongings() -> dict[tuple[str, object], str]:
                 found["process", child] = f"process {_command(child)}"
     for path in Path(tempfile.gettempdir()).iterdir():
         found["file", path] = f"file {path}"
+    for segment in _segments():
+        found["segment", segment] = f"segment {segment}"
     return found
+
+
+def _segments() -> set[str]:
+    """Shared memory that this process maps, and files in /dev/shm that no process maps."""
+    mine = _mapped("self")
+    files = {str(path) for path in Path("/dev/shm").iterdir() if path.is_file()}
+    if orphans := files - mine:
+        for process in os.listdir("/proc"):
+            if process.isdigit():
+                orphans -= _mapped(process)
+    return mine | orphans
+
+
+def _mapped(process: str) -> set[str]:
+    """The shared memory that a process maps, or of which it has a descriptor."""
+    folder = Path("/proc", process)
+    try:
+        lines = (folder / "maps").read_text().splitlines()
+        names = [line.split(maxsplit=5)[5] for line in lines if line.count("/")]
+        names += [os.readlink(each) for each in (folder / "fd").iterdir()]
+    except OSError:  # it has ended, or is another user's
+        return set()
+    return {name for name in names if name.startswith(("/dev/shm/", "/memfd:"))}
 
 
 def _reap(child: int) -> bool:
@@ -289,7 +333,8 @@ def run(name: str, *, seed: int, size: float) -> Report:
     """Inject the faults of one subject."""
     logging.getLogger("guerdon").setLevel(logging.CRITICAL + 1)  # failures are expected
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
-    subject = importlib.import_module(f"faults.{name}")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # processes crash on purpose
+    subject = importlib.import_module(f"faults.{SUBJECTS[name]}")
     with tempfile.TemporaryDirectory(prefix="guerdon-faults-") as folder:
         ledger = Ledger(name, seed, Path(folder))
         with watched(ledger):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.client_faults import (
     FAST,
@@ -24,9 +24,8 @@ from benchmarks.client_faults import (
     silent,
 )
 from faults import worlds
-from faults.counts import Ledger, choose, tasks_left
-from faults.pool import Player
-from guerdon import EnvPool, GenericEnvClient, HTTPEnvClient, create_app
+from faults.counts import EITHER, Ledger, choose, tasks_left
+from guerdon import GenericEnvClient, HTTPEnvClient, create_app
 from guerdon.envs import ASGITransport
 from guerdon.errors import ClientTimeoutError, EnvError, GuerdonError
 
@@ -42,7 +41,6 @@ WORLDS = {
     "AsyncWorld": [*worlds.ENVIRONMENT, "gate raises", *worlds.JUDGE],
 }
 IMPATIENT_S = 0.02  # the timeout of a client that doesn't wait
-EITHER = "number or failure"
 
 
 def run(ledger: Ledger, size: float) -> None:
@@ -81,21 +79,30 @@ class Server:
     Args:
         ledger: Its folder has the file in which the environments record their steps.
         world: The environment's class.
+        options: Further options of the command.
+        hang_s: Seconds for which an environment hangs.
     """
 
-    def __init__(self, ledger: Ledger, world: str) -> None:
+    def __init__(
+        self, ledger: Ledger, world: str, options: str = "", *, hang_s: float = 10.0
+    ) -> None:
         self._ledger, self._spec = ledger, f"faults/worlds.py:{world}"
+        self._options, self._hang_s = f"{LIMITS} {options}".split(), hang_s
         self._process: subprocess.Popen[str] | None = None
         self._descriptors = 0
         self.url, self.port = "", 0
 
     async def start(self) -> None:
         """Start it, after the first time at the same port."""
-        command = ["guerdon", "serve", self._spec, "--port", str(self.port), *LIMITS.split()]
+        command = ["guerdon", "serve", self._spec, "--port", str(self.port), *self._options]
         self._process = subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=ROOT,
-            env={**os.environ, "FAULTS_TAKEN": str(self._ledger.folder / "taken")},
+            env={
+                **os.environ,
+                "FAULTS_TAKEN": str(self._ledger.folder / "taken"),
+                "FAULTS_HANG_S": str(self._hang_s),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -168,13 +175,13 @@ class Players:
 
     async def play_all(self, server: Server) -> None:
         """Run all kinds of clients at the same time."""
-        async with asyncio.TaskGroup() as group, proxy(self.ledger, server.port) as cut:
+        proxy = Proxy(self.ledger, server.port, most_bytes=20_000)
+        async with asyncio.TaskGroup() as group, proxy:
             for _ in range(6):
                 group.create_task(self.play(server.url))
-            proxied = [group.create_task(self.play(cut, outcomes=EITHER)) for _ in range(4)]
+            proxied = [group.create_task(self.play(proxy.url, outcomes=EITHER)) for _ in range(4)]
             group.create_task(self.play(server.url, outcomes=EITHER, timeout_s=IMPATIENT_S))
             group.create_task(self.over_http(server.url))
-            group.create_task(self.pool(server.url))
             group.create_task(self.idle(server.url))
             for _ in range(3):
                 group.create_task(self.hanging(server.url))
@@ -250,13 +257,6 @@ class Players:
         async with HTTPEnvClient(url, timeout_s=CLIENT_S) as client:
             for number in range(STEPS):
                 await self.step(client, (name, number, 1), choose(self.ledger, self.faults))
-
-    async def pool(self, url: str) -> None:
-        """Step a pool of sessions."""
-        faults = [each for each in self.faults if each and each not in worlds.HARMLESS]
-        async with EnvPool(url, n=6, timeout_s=CLIENT_S) as pool:
-            player = Player(self.ledger, pool, faults, first=self.name())
-            await player.play(3 * STEPS, hangs=False)
 
     async def hanging(self, url: str) -> None:
         """Take a step that hangs, and go on in a new environment."""
@@ -348,41 +348,74 @@ class Players:
             await self.steps(client, self.name())
 
 
-@contextlib.asynccontextmanager
-async def proxy(ledger: Ledger, port: int) -> AsyncIterator[str]:
-    """Forward connections; delay and split what is sent, and cut each at a random byte."""
+class Proxy:
+    """Forwards connections to a server, in pieces and with delays, and cuts them in mid-frame.
 
-    async def pump(reader: Any, writer: Any, budget: list[int]) -> None:
-        while data := await reader.read(ledger.random.choice((7, 100, 65536))):
-            budget[0] -= len(data)
-            if budget[0] < 0:
-                writer.write(data[: budget[0]])
-                ledger.injected["connection cut"] += 1
+    Args:
+        ledger: The ledger.
+        port: The server's port.
+        most_bytes: Each connection is cut after a random number of bytes below this.
+    """
+
+    def __init__(self, ledger: Ledger, port: int, *, most_bytes: int | None = None) -> None:
+        self.ledger, self.port, self.url = ledger, port, ""
+        self._most_bytes = most_bytes
+        self._left: dict[asyncio.Task[Any], float] = {}  # bytes of each connection
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1")
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
+        await self.drop()
+        await self._server.wait_closed()
+
+    def cut(self) -> None:
+        """Cut each connection after some more bytes."""
+        for task in self._left:
+            self._left[task] = self.ledger.random.randrange(2_000)
+
+    async def drop(self) -> None:
+        """Cut each connection now."""
+        tasks = list(self._left)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _pump(self, connection: Any, reader: Any, writer: Any) -> None:
+        random = self.ledger.random
+        while data := await reader.read(random.choice((7, 100, 65536))):
+            self._left[connection] -= len(data)
+            if self._left[connection] < 0:
+                writer.write(data[: int(self._left[connection])])
+                self.ledger.injected["connection cut"] += 1
                 return
-            if ledger.random.random() < 0.02:
+            if random.random() < 0.02:
                 await asyncio.sleep(0.02)
             writer.write(data)
 
-    async def serve(reader: Any, writer: Any) -> None:
-        writers = [writer]
-        with contextlib.suppress(OSError):
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+    async def _serve(self, reader: Any, writer: Any) -> None:
+        connection = asyncio.current_task()
+        assert connection is not None
+        most, writers, pumps = self._most_bytes, [writer], []
+        self._left[connection] = self.ledger.random.randrange(most) if most else math.inf
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
             writers.append(far_writer)
-            budget = [ledger.random.randrange(20_000)]
-            pumps = {
-                asyncio.ensure_future(pump(reader, far_writer, budget)),
-                asyncio.ensure_future(pump(far_reader, writer, budget)),
-            }
-            _, running = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            for each in running:
+            ends = ((reader, far_writer), (far_reader, writer))
+            pumps = [asyncio.ensure_future(self._pump(connection, *each)) for each in ends]
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            del self._left[connection]
+            for each in pumps:
                 each.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-        for each in writers:
-            each.transport.abort()
-
-    server = await asyncio.start_server(serve, "127.0.0.1")
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            for each in writers:
+                each.transport.abort()
 
 
 async def _step_until_killed(url: str, first: int, last: int) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import math
 import os
 import re
+import signal
+import subprocess
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import ConfigDict, WithJsonSchema, field_serializer
 
 from guerdon import (
     Action,
@@ -25,13 +32,17 @@ from guerdon import (
 )
 
 SLOW_S = 0.005
+LEAKED_BYTES = 2**20
+FRAME = (256, 256)
 # The number of an episode's steps in `Episodes`.
 STEPS = 3
 
 taken: list[int] = []
 # What hangs waits for this, and at most so many seconds.
 released = threading.Event()
-HANG_S = 10.0
+HANG_S = float(os.environ.get("FAULTS_HANG_S", 10.0))
+HELD_S = float(os.environ.get("FAULTS_HANG_S", 1.5))  # for which the interpreter lock is held
+LONG_S = 10_000.0
 
 # What a rubric may return that is not a score.
 RETURNED: dict[str, Any] = {
@@ -42,7 +53,23 @@ RETURNED: dict[str, Any] = {
     "rubric returns 10**400": 10**400,
     "rubric returns a list": [1.0],
 }
-RAISED: dict[str, type[BaseException]] = {
+
+
+class Unpicklable(Exception):
+    """An error whose pickle can't be read."""
+
+    def __init__(self, fault: str, *, code: int) -> None:
+        super().__init__(fault)
+
+
+class Textless(Exception):
+    """An error without a text."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+RAISED: dict[str, Callable[[str], BaseException]] = {
     "environment raises": ValueError,
     "environment raises SystemExit": SystemExit,
     "environment raises KeyboardInterrupt": KeyboardInterrupt,
@@ -52,11 +79,28 @@ RAISED: dict[str, type[BaseException]] = {
     "environment raises CancelledError": asyncio.CancelledError,
     "environment raises MemoryError": MemoryError,
     "environment raises TimeoutError": TimeoutError,
+    "environment raises what can't be pickled": lambda fault: Unpicklable(fault, code=1),
+    "environment raises what has no text": Textless,
+    "environment raises a long text": lambda fault: ValueError(fault + "x" * 2**20),
 }
+
+
+def _endless() -> dict[str, Any]:
+    endless: dict[str, Any] = {}
+    endless["again"] = endless
+    return endless
+
+
+# Observations that aren't; and those that can't leave a process.
 OBSERVED: dict[str, Any] = {
     "environment returns None": None,
     "environment returns a number": 1.0,
     "environment returns a dict": {"reward": 1.0},
+}
+UNSENDABLE: dict[str, Any] = {
+    "environment returns a function": {"function": lambda: None},
+    "environment returns a thread": {"thread": threading.current_thread()},
+    "environment returns what contains itself": _endless(),
 }
 REPLIES = {
     "judge answers nonsense": "I can't tell.",
@@ -67,12 +111,57 @@ REPLIES = {
 }
 # Faults that end the episode, faults of the reward alone, and what only looks like a fault.
 ENVIRONMENT = [
-    *RAISED, *OBSERVED, "environment returns reward nan", "environment returns reward inf",
+    *RAISED, *OBSERVED, *UNSENDABLE, "environment returns reward nan",
+    "environment returns reward inf",
 ]  # fmt: skip
 REWARD = [*RETURNED, "rubric raises", "gate raises", "gate returns nan"]
 JUDGE = [*REPLIES, "judge raises"]
-HANG = "environment hangs"
-HARMLESS = ["slow", "gate closes"]
+HANG, HELD = "environment hangs", "environment holds the interpreter lock"
+HANGS: dict[str, Callable[[], object]] = {
+    HANG: lambda: released.wait(HANG_S),
+    HELD: lambda: ctypes.PyDLL(None).usleep(int(1e6 * HELD_S)),
+}
+
+
+def _leave_fork() -> None:
+    if not os.fork():
+        time.sleep(LONG_S)
+        os._exit(0)
+
+
+def _end_after_fork() -> None:
+    _leave_fork()
+    os._exit(1)
+
+
+# Faults that end or stop the environment's process.
+LETHAL: dict[str, Callable[[], object]] = {
+    "environment calls os._exit": lambda: os._exit(0),
+    "environment crashes": lambda: ctypes.string_at(0),
+    "environment aborts": os.abort,
+    "environment is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "environment stops its process": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "environment closes all descriptors": lambda: os.closerange(3, 256),
+    "environment forks and ends": _end_after_fork,
+}
+# What an environment leaves in its process, and never ends.
+LEAKS: dict[str, Callable[[], object]] = {
+    "environment leaves a thread": lambda: threading.Thread(
+        target=time.sleep, args=[LONG_S]
+    ).start(),
+    "environment leaves a process": lambda: subprocess.Popen(["sleep", f"{LONG_S}"]),
+    "environment leaves a fork": _leave_fork,
+    "environment leaves a descriptor": lambda: os.open("/dev/null", os.O_RDONLY),
+}
+# What it keeps, and frees when it is closed.
+KEPT: dict[str, Callable[[], object]] = {
+    "environment keeps memory": lambda: bytearray(LEAKED_BYTES),
+    "environment keeps a file": lambda: open("/dev/null"),  # noqa: SIM115
+}
+LARGE = "large"
+CLOSING = "environment raises in close"
+HARMLESS = ["slow", "gate closes", CLOSING, *KEPT]
+NOT_FAILURES = {*HARMLESS, *LEAKS, LARGE}
 
 
 class Say(Action):
@@ -84,14 +173,23 @@ class Say(Action):
 
 
 class Seen(Observation):
-    """Where a step was taken: slot, episode and step."""
+    """Where a step was taken: slot, episode and step, and the process; an array of the ticket."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     place: tuple[int, int, int] = (-1, -1, -1)
+    process: int = 0
+    frame: Annotated[np.ndarray[Any, Any], WithJsonSchema({"type": "array"})] | None = None
+
+    @field_serializer("frame", when_used="json-unless-none")
+    def _as_list(self, frame: np.ndarray[Any, Any]) -> list[Any]:
+        listed: list[Any] = frame.tolist()
+        return listed
 
 
-def fail(action: Say) -> None:
-    """Raise an error that names the action's ticket."""
-    raise RAISED.get(action.fault, ConnectionError)(f"fault #{action.ticket}")
+def fail(fault: str, ticket: int) -> None:
+    """Raise an error that names the ticket."""
+    raise RAISED.get(fault, ConnectionError)(f"fault #{ticket}")
 
 
 class Check(Rubric):
@@ -100,7 +198,7 @@ class Check(Rubric):
     def forward(self, action: Say, observation: Seen) -> float:
         """Return 1.0, or fail."""
         if action.fault == "gate raises":
-            fail(action)
+            fail(action.fault, action.ticket)
         return {"gate closes": 0.0, "gate returns nan": math.nan}.get(action.fault, 1.0)
 
 
@@ -110,7 +208,7 @@ class Value(Rubric):
     def forward(self, action: Say, observation: Seen) -> Any:
         """Return it, or something that is not a score."""
         if action.fault == "rubric raises":
-            fail(action)
+            fail(action.fault, action.ticket)
         return RETURNED.get(action.fault, float(action.ticket))
 
 
@@ -144,6 +242,8 @@ class World(Environment[Say, Seen, State]):
     def __init__(self) -> None:
         super().__init__(rubric=Sequential(Gate(Check()), self.last_rubric()))
         self.slot = self.episode = self.steps = -1
+        self.kept: list[object] = []
+        self.closing = ""
 
     def last_rubric(self) -> Rubric:
         """Return the rubric behind the gate."""
@@ -151,39 +251,66 @@ class World(Environment[Say, Seen, State]):
 
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, *, slot: int = -1,
-        episode: int = -1,
+        episode: int = -1, fault: str = "", ticket: int = 0,
     ) -> Seen:  # fmt: skip
         """Begin an episode."""
         self._reset_rubric()
         self.slot, self.episode, self.steps = slot, episode, 0
-        return Seen(place=(slot, episode, 0))
+        if fault:
+            fail(fault, ticket)
+        return self.seen()
+
+    def seen(self, **values: Any) -> Seen:
+        """Return an observation of the current step."""
+        place = (self.slot, self.episode, self.steps)
+        return Seen.model_construct(
+            **{"place": place, "process": os.getpid(), "metadata": {}} | values
+        )
+
+    def close(self) -> None:
+        """Close what is kept, and raise if a step demanded it."""
+        for each in self.kept:
+            if hasattr(each, "close"):
+                each.close()
+        self.kept.clear()
+        if self.closing:
+            raise ConnectionError(self.closing)
 
     def step(self, action: Say, timeout_s: float | None = None) -> Seen:
         """Take a step."""
         observation = self.take(action)
-        if action.fault == HANG:
-            released.wait(HANG_S)
+        if action.fault in HANGS:
+            HANGS[action.fault]()
         if action.fault == "slow":
             time.sleep(SLOW_S)
         return observation if self.is_final(action) else self.score(action, observation)
 
     def is_final(self, action: Say) -> bool:
         """Whether the fault is in the observation, which then isn't scored."""
-        return action.fault in OBSERVED or action.fault.startswith("environment returns")
+        return action.fault.startswith("environment returns")
 
     def take(self, action: Say) -> Any:
         """Record a step, and return its observation or raise its fault."""
         taken.append(action.ticket)
         self.steps += 1
         if action.fault in RAISED:
-            fail(action)
+            fail(action.fault, action.ticket)
         if action.fault in OBSERVED:
             return OBSERVED[action.fault]
-        place = (self.slot, self.episode, self.steps)
+        if action.fault in UNSENDABLE:
+            return self.seen(metadata=UNSENDABLE[action.fault])
         if self.is_final(action):
-            reward = float(action.fault.rpartition(" ")[2])
-            return Seen.model_construct(place=place, reward=reward, metadata={}, done=False)
-        return Seen(place=place)
+            return self.seen(reward=float(action.fault.rpartition(" ")[2]))
+        if action.fault in LETHAL:
+            LETHAL[action.fault]()
+        if action.fault in LEAKS:
+            LEAKS[action.fault]()
+        if action.fault in KEPT:
+            self.kept.append(KEPT[action.fault]())
+        if action.fault == CLOSING:
+            self.closing = f"fault #{action.ticket}"
+        frame = np.full(FRAME, action.ticket % 251, np.uint8) if action.fault == LARGE else None
+        return self.seen(frame=frame)
 
 
 class AsyncWorld(World):
@@ -199,7 +326,9 @@ class AsyncWorld(World):
         await asyncio.sleep(0)
         observation = await asyncio.create_task(self._task(action))
         if action.fault == HANG:
-            await asyncio.sleep(60)
+            await asyncio.sleep(HANG_S)
+        if action.fault == HELD:
+            HANGS[HELD]()
         if action.fault == "slow":
             await asyncio.sleep(SLOW_S)
         return observation if self.is_final(action) else await self.score_async(action, observation)
