@@ -110,12 +110,13 @@ def test_configured_env_update_config_changes_the_own_configuration_of_its_envir
         assert configured.get_config()["version"] == version
 
 
+@pytest.mark.parametrize("backend", ["threads", "processes"])
 @pytest.mark.parametrize("world", [Bare, Async])
-def test_configured_env_a_pool_takes_a_change_over_slot_by_slot(world):
+def test_configured_env_a_pool_takes_a_change_over_slot_by_slot(world, backend):
     move = Move()
     with (
         ConfiguredEnv(world, config()) as configured,
-        EnvPool(configured, n=4).sync() as pool,
+        EnvPool(configured, n=4, backend=backend).sync() as pool,
     ):
         pool.reset_batch()
         first = configured.get_config()["fingerprint"]

@@ -108,6 +108,15 @@ class RewardPipeline:
             connect_services(composer, mcp)
         return composer
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the configuration: a process that unpickles it connects to the services itself."""
+        if self.mcp is not None and not self._owns_mcp:
+            raise InvalidArgumentError(
+                "services that were passed as `mcp` can't be sent to other processes; describe "
+                "them in `mcp_services` of the configuration"
+            )
+        return RewardPipeline, (self.config,)
+
     def check_services(self) -> None:
         """Check that every service is available.
 

@@ -86,6 +86,80 @@ class _Configuration:
         return f"{self.number}-{self.digest}"
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodeConfiguration:
+    """The configuration of one episode; it pickles, to be applied in another process.
+
+    Attributes:
+        episode: The number of the episode.
+        weights: The weights that differ from those of the tree, by name.
+        factors: The factors of the schedules, by name; None if there are no schedules.
+        tuned: The values of the tunable fields that were changed, by their dotted names.
+        fingerprint: The fingerprint of a tree like the prototype with this configuration.
+        own: What was changed of the environment's own configuration.
+        is_observed: Whether a curriculum needs the means of the episode.
+    """
+
+    episode: int
+    weights: Mapping[str, float]
+    factors: Mapping[str, float] | None
+    tuned: Mapping[str, Any]
+    fingerprint: str
+    own: Mapping[str, Any]
+    is_observed: bool
+
+    def apply(self, rubric: Rubric, observe: Callable[[dict[str, float]], Any]) -> Applied:
+        """Configure a tree; see `RewardRuntime.apply`.
+
+        Args:
+            rubric: The tree.
+            observe: Called with the mean of each component at the end of the episode, if a
+                curriculum needs them.
+        """
+        marks = rubric.__dict__
+        rubric._find_traits()
+        before = {name: marks.get(name) for name in MARKS}
+        undo = configure(rubric, weights=self.weights, factors=self.factors, tuned=self.tuned)
+        is_alike = before["_is_alike"]
+        if is_alike is None:  # each environment may build its tree differently
+            is_alike = rubric.fingerprint() == self.fingerprint
+        marks["_is_alike"] = is_alike
+        marks["_scored_by"] = self.fingerprint if is_alike else None  # computed when it is needed
+        marks["_watch"] = EpisodeMeans(observe) if self.is_observed else None
+        return Applied(self.episode, lambda: (undo(), marks.update(before)))
+
+
+class ReceivedConfiguration:
+    """Takes the place of a `RewardRuntime` in a worker, for the environment of one slot.
+
+    Attributes:
+        configuration: That of the present episode, from the process that has the `RewardRuntime`.
+        means: The means of an episode that has ended, for that process.
+    """
+
+    def __init__(self) -> None:
+        self.configuration: EpisodeConfiguration | None = None
+        self.means: dict[str, float] | None = None
+
+    def begin(self, episode: int | None = None) -> EpisodeConfiguration | None:
+        """Return the configuration of the episode."""
+        return self.configuration
+
+    def observe(self, means: dict[str, float]) -> None:
+        """Keep the means of an episode."""
+        self.means = means
+
+    def to_dict(self) -> dict[str, Any]:
+        """Refuse: the configuration is elsewhere.
+
+        Raises:
+            RewardConfigError: Always.
+        """
+        raise RewardConfigError("the configuration is in the process that started this worker")
+
+    update = to_dict
+
+
 class RewardRuntime:
     """The configuration of a running reward, and its changes.
 
@@ -191,29 +265,32 @@ class RewardRuntime:
             RewardConfigError: The tree differs from the prototype, and lacks a field. It is
                 unchanged.
         """
+        return self.begin(episode).apply(rubric, self.observe)
+
+    def begin(self, episode: int | None = None) -> EpisodeConfiguration:
+        """Return the configuration of an episode that begins, and count it.
+
+        Args:
+            episode: The number of the episode, if it was counted already.
+        """
         configuration, progress = self._current(), self.progress
         episode = progress.begin() if episode is None else episode
         weights = {**configuration.weights, **progress.stage_weights()}
         factors = progress.factors(configuration.schedules, episode)
-        marks = rubric.__dict__
-        rubric._find_traits()
-        before = {name: marks.get(name) for name in MARKS}
-        changed = configuration.reweighted | self._staged
-        undo = configure(
-            rubric,
-            weights={name: weights[name] for name in changed},
-            factors=factors if configuration.schedules else None,
-            tuned=configuration.tuned,
+        return EpisodeConfiguration(
+            episode,
+            {name: weights[name] for name in configuration.reweighted | self._staged},
+            factors if configuration.schedules else None,
+            configuration.tuned,
+            self._prototype.describe(weights, factors, configuration.tuned).fingerprint,
+            configuration.own_changes,
+            progress.curriculum is not None,
         )
-        fingerprint = self._prototype.describe(weights, factors, configuration.tuned).fingerprint
-        is_alike = before["_is_alike"]
-        if is_alike is None:  # each environment may build its tree differently
-            is_alike = rubric.fingerprint() == fingerprint
-        marks["_is_alike"] = is_alike
-        marks["_scored_by"] = fingerprint if is_alike else None  # computed when it is needed
-        curriculum = progress.curriculum
-        marks["_watch"] = EpisodeMeans(curriculum.observe) if curriculum is not None else None
-        return Applied(episode, lambda: (undo(), marks.update(before)))
+
+    def observe(self, means: Mapping[str, float]) -> None:
+        """Take the mean of each component over an episode that ended."""
+        if self.progress.curriculum is not None:
+            self.progress.curriculum.observe(means)
 
     def own(self, change: Any = None) -> dict[str, Any]:
         """Return what was changed of the environment's own configuration, with another change."""

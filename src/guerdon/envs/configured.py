@@ -64,6 +64,27 @@ def refused_by_environment(error: Exception) -> RewardConfigError:
     return RewardConfigError(f"nothing was changed: {problem}", problems=[problem])
 
 
+class PipelineFactory:
+    """A factory of environments in a worker, which receives the configuration of each episode.
+
+    Args:
+        factory: Makes an environment.
+        pipeline: Makes its reward, and connects to the services for this worker.
+    """
+
+    def __init__(self, factory: Callable[[], Any], pipeline: RewardPipeline) -> None:
+        self._make = with_pipeline(factory, pipeline)
+        self._pipeline = pipeline
+
+    def __call__(self) -> Any:
+        """Make an environment."""
+        return self._make()
+
+    def close(self) -> None:
+        """Close the services."""
+        self._pipeline.close()
+
+
 class ConfiguredEnv:
     """A factory of environments whose reward and services come from one pipeline.
 
@@ -101,6 +122,7 @@ class ConfiguredEnv:
     ) -> None:
         self.pipeline = RewardPipeline.of(reward)
         self._owns = self.pipeline is not reward
+        self._factory = factory
         self._make = with_pipeline(factory, self.pipeline)
         try:
             # First report what is wrong in the file, then what is not available.
@@ -118,6 +140,10 @@ class ConfiguredEnv:
         if isinstance(environment, Environment):  # else the caller reports it
             environment._runtime = self.runtime
         return environment
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a worker needs: it receives the configuration of each episode."""
+        return PipelineFactory, (self._factory, self.pipeline)
 
     def get_config(self) -> dict[str, Any]:
         """Return the configuration, in the shape of the file; see `RewardRuntime.to_dict`."""

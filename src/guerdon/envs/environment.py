@@ -405,8 +405,9 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         if not isinstance(rubric, Rubric):
             return None
         if self._runtime is not None:
-            self._apply_own(self._runtime.own())
-            return self._runtime.apply(rubric, episode=episode)
+            configuration = self._runtime.begin(episode)
+            self._apply_own(configuration.own)
+            return configuration.apply(rubric, self._runtime.observe)
         rubric.__dict__["_scored_by"] = None  # the fingerprint is computed again when needed
         return None
 
@@ -486,7 +487,7 @@ def _resetting(environment: Environment[Any, Any, Any], applied: Applied | None)
         runtime = environment._runtime
         if environment.rubric is not rubric and runtime is not None:  # a new one for each episode
             episode = applied.episode if applied is not None else None
-            runtime.apply(environment.rubric, episode=episode)
+            runtime.begin(episode).apply(environment.rubric, runtime.observe)
     except BaseException:
         if applied is not None:
             applied.undo()  # the previous episode continues

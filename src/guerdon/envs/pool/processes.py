@@ -98,9 +98,11 @@ class ProcessBackend(WorkerBackend):
         close_timeout_s: float = 10.0,
     ) -> None:
         super().__init__(
-            n, usable_cores() if workers is None else workers, close_timeout_s=close_timeout_s
+            find_environment(env) if isinstance(env, str) else env,
+            n,
+            usable_cores() if workers is None else workers,
+            close_timeout_s=close_timeout_s,
         )
-        self._factory = find_environment(env) if isinstance(env, str) else env
         self._threads = check_integer("threads_per_worker", threads_per_worker, low=1)
         if cpu_affinity and not hasattr(os, "sched_setaffinity"):
             raise InvalidArgumentError("`cpu_affinity` requires Linux")

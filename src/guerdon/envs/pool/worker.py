@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from guerdon.config.runtime import ReceivedConfiguration
+from guerdon.envs.configured import PipelineFactory
 from guerdon.envs.pool.backend import LONG_S, start_task
 from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
 from guerdon.errors import EpisodeError
 
 __all__: list[str] = []
 
-# A call of a slot: the slot, the name of the runner's method, and its arguments.
+# A call of a slot: the slot, the name of the runner's method, and its arguments. A reset has the
+# configuration of its episode as the last one, or None.
 Call = tuple[int, str, tuple[Any, ...]]
 
 
@@ -76,6 +79,7 @@ class EnvWorker:
         self._name = name
         self._beginning = beginning
         self._runners: dict[int, EnvRunner] = {}
+        self._received: dict[int, ReceivedConfiguration] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, calls: Sequence[Call]) -> None:
@@ -93,6 +97,7 @@ class EnvWorker:
             self._threads,
             timeout_s=LONG_S,
             replaces_failed=self._replaces_failed,
+            configuration=lambda: self._received.get(slot),  # type: ignore[arg-type, return-value]
             name=f"{self._name} {slot}",
         )
 
@@ -110,28 +115,40 @@ class EnvWorker:
         try:
             return runner.start_step(action, partial(self._step_ended, slot, runner))
         except EpisodeError as error:
-            self._emit(slot, None, error)
+            self._end(slot, None, error)
             return True
 
     def _step_ended(self, slot: int, runner: EnvRunner, step: EnvCall) -> None:
         if step.error is None:
-            self._emit(slot, step.result)
+            self._end(slot, step.result)
         else:
             runner.step_failed(step.error)
-            self._emit(slot, None, step.failure(step.error))
+            self._end(slot, None, step.failure(step.error))
 
     async def _play(
         self, slot: int, runner: EnvRunner, method: str, arguments: tuple[Any, ...]
     ) -> None:
         self._begin(slot, runner)
+        if method == "reset":
+            *arguments, configuration = arguments  # type: ignore[assignment]
+            if configuration is not None:
+                received = self._received.setdefault(slot, ReceivedConfiguration())
+                received.configuration, received.means = configuration, None
         try:
             value = await getattr(runner, method)(*arguments)
         except Exception as error:
-            self._emit(slot, None, error)
+            self._end(slot, None, error)
         else:
-            self._emit(slot, value)
+            self._end(slot, value)
         if method == "close":
             del self._runners[slot]
+            self._received.pop(slot, None)
+
+    def _end(self, slot: int, value: Any, error: BaseException | None = None) -> None:
+        received, means = self._received.get(slot), None
+        if received is not None:
+            means, received.means = received.means, None
+        self._emit(slot, value, error, means)
 
     async def close(self) -> None:
         """Close every environment."""
@@ -141,3 +158,5 @@ class EnvWorker:
         closing = (each.close(self._close_timeout_s) for each in self._runners.values())
         await asyncio.gather(*closing)
         self._threads.close()
+        if isinstance(self._factory, PipelineFactory):
+            self._factory.close()

@@ -7,10 +7,12 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
 from guerdon._validation import check_integer
+from guerdon.envs.configured import ConfiguredEnv
 from guerdon.envs.pool.backend import PoolBackend, PoolCall
 from guerdon.envs.pool.codec import Result
 from guerdon.envs.pool.worker import Call
@@ -85,15 +87,22 @@ class Worker:
     Args:
         new_link: Returns the connection to a new worker.
         place: What a slot is called in messages.
+        observe: Called with the means of episodes that a curriculum needs.
 
     Attributes:
         pending: The calls that run, by slot.
     """
 
-    def __init__(self, new_link: Callable[[], WorkerLink], place: str = "slot") -> None:
+    def __init__(
+        self,
+        new_link: Callable[[], WorkerLink],
+        place: str = "slot",
+        observe: Callable[[Any], None] = lambda means: None,
+    ) -> None:
         self.pending: dict[int, tuple[Any, str]] = {}
         self._new_link = new_link
         self._place = place
+        self._observe = observe
         self._link: WorkerLink | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting: list[Call] = []  # calls that wait for the start
@@ -173,7 +182,9 @@ class Worker:
 
     def _received(self, results: Iterable[Result]) -> None:
         self._fruitless = 0
-        for slot, value, error, _ in results:
+        for slot, value, error, means in results:
+            if means is not None:
+                self._observe(means)
             self._finish(slot, value, error)
 
     def _finish(self, slot: int, value: Any, error: BaseException | None) -> None:
@@ -256,12 +267,18 @@ class WorkerBackend(PoolBackend):
     killed.
 
     Args:
+        factory: Makes an environment.
         n: The number of slots.
         workers: The number of workers, at most one for each slot.
         close_timeout_s: Seconds that closing the environments may take.
     """
 
-    def __init__(self, n: int, workers: int, *, close_timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, factory: Callable[[], Any], n: int, workers: int, *, close_timeout_s: float = 10.0
+    ) -> None:
+        self._factory = factory
+        # One configuration scores all slots, and counts their episodes: it stays here.
+        self._runtime = factory.runtime if isinstance(factory, ConfiguredEnv) else None
         self._n = check_integer("n", n, low=1)
         self._count = min(check_integer("workers", workers, low=1), n)
         self._close_timeout_s = close_timeout_s
@@ -280,7 +297,7 @@ class WorkerBackend(PoolBackend):
     async def open(self) -> None:
         """Start the workers; environments are made by their first reset."""
         self._workers = [
-            Worker(lambda index=index: self.new_link(index))  # type: ignore[misc]
+            Worker(partial(self.new_link, index), observe=self._observe)
             for index in range(self._count)
         ]
         try:
@@ -305,7 +322,12 @@ class WorkerBackend(PoolBackend):
         if call.extra is None:
             return call.slot, "step", (call.action,)
         extra = dict(call.extra)
-        return call.slot, "reset", (call.seed, extra.get("episode_id"), extra)
+        configuration = None if self._runtime is None else self._runtime.begin()
+        return call.slot, "reset", (call.seed, extra.get("episode_id"), extra, configuration)
+
+    def _observe(self, means: Any) -> None:
+        if self._runtime is not None:
+            self._runtime.observe(means)
 
     def time_left(self, call: PoolCall, limit_s: float) -> float:
         """Return the seconds that a call may still take, without the time it waited for others."""
