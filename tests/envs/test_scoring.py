@@ -6,6 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from guerdon import (
     Environment,
@@ -899,3 +902,93 @@ def test_step_metadata_the_rubric_that_failed_is_named(way):
     board = driven(way(WeightedSum([Half(), Down()], [1, 1])))
     assert (board.reward, board.metadata["reward_failed"]) == (None, "rubric_1")
     assert driven(way(Down())).metadata["reward_failed"] == ""
+
+
+# The author's code that takes part in setting a reward ------------------------------------------
+
+
+class Tagged(Board):
+    tag: str = "a"
+
+    @field_validator("tag")
+    @classmethod
+    def is_lower(cls, tag):
+        return tag.lower()
+
+
+class Narrow(Board):
+    reward: float | None = Field(default=None, ge=0)
+
+
+class Rounded(Board):
+    @field_validator("reward")
+    @classmethod
+    def rounds(cls, reward):
+        return None if reward is None else round(reward, 1)
+
+
+class Halved(Board):
+    @field_validator("reward", mode="before")
+    @classmethod
+    def _number(cls, reward):
+        return None if reward is None else reward / 2
+
+
+class AnyField(Board):
+    @field_validator("*")
+    @classmethod
+    def shorten(cls, value):
+        return round(value, 2) if isinstance(value, float) else value
+
+
+class Total(Board):
+    total: float | None = None
+
+    @model_validator(mode="after")
+    def adds(self):
+        self.__dict__["total"] = self.reward
+        return self
+
+
+class Logged(Board):
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "reward":
+            self.metadata["set"] = value
+
+
+class Frozen(Board):
+    model_config = ConfigDict(frozen=True)
+
+
+class BelowRounded(Rounded):
+    pass
+
+
+def outcome(assign):
+    try:
+        board = assign()
+    except ValidationError as error:
+        return [each["type"] for each in error.errors()]
+    fields = board.model_dump()
+    fields["metadata"] = fields["metadata"].get("set")
+    return fields, board.model_fields_set - {"metadata"}
+
+
+KINDS = [Board, Tagged, Narrow, Rounded, Halved, AnyField, Total, Logged, Frozen, BelowRounded]
+
+
+@given(kind=st.sampled_from(KINDS), score=st.floats(allow_nan=False, allow_infinity=False))
+def test_score_sets_the_reward_as_an_assignment_does_whatever_the_observation_validates(
+    kind, score
+):
+    def assigned():
+        board = kind()
+        board.reward = score
+        return board
+
+    def scored():
+        return world.score(Move(value=score), kind())
+
+    world = World()
+    assert outcome(scored) == outcome(assigned)

@@ -33,7 +33,6 @@ from guerdon.errors import (
     ServiceError,
 )
 from guerdon.rubrics.calling import evaluate_step, evaluate_step_async
-from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.evaluation import in_thread
 from guerdon.rubrics.failure import describe_failure, describe_handled
 from guerdon.rubrics.judge.connecting import connect_services
@@ -41,10 +40,12 @@ from guerdon.rubrics.recording import Evaluation, Recorder
 from guerdon.rubrics.rubric import Rubric, reset_async
 from guerdon.types.action import Action
 from guerdon.types.agents import AGENT, AGENT_REWARDS, check_agent_rewards
-from guerdon.types.observation import Observation
+from guerdon.types.observation import Observation, set_score
 from guerdon.types.state import EnvironmentMetadata, State
 
 if TYPE_CHECKING:
+    from anyio import CapacityLimiter
+
     from guerdon.config.pipeline import RewardPipeline
     from guerdon.config.runtime import Applied, RewardRuntime
     from guerdon.services.client import MCPClient
@@ -554,12 +555,19 @@ class StepRecorder(Recorder):
         environment: The environment whose step it records.
     """
 
-    environment: Environment[Any, Any, Any]
+    def __init__(
+        self, environment: Environment[Any, Any, Any], limiter: CapacityLimiter | None
+    ) -> None:
+        super().__init__(limiter)
+        self.environment = environment
+        if environment.rubric._dispatches:
+            self.root = environment.rubric
 
     def finish(self, observation: ObsT) -> ObsT:
         """Write the last evaluation into the observation that the step returned."""
-        rubric = self.environment.rubric
-        evaluation, agents = self.last(rubric), self.environment.agents
+        environment = self.environment
+        rubric, agents = environment.rubric, environment.agents
+        evaluation = self.last(rubric)
         if evaluation is None:
             pass
         elif evaluation.metadata is None:  # the author has called the rubric
@@ -606,14 +614,14 @@ def _scored(
 ) -> ObsT:
     """Write an evaluation and its reward into an observation."""
     rubric, agents = environment.rubric, environment.agents
-    evaluation.metadata = _details(rubric, evaluation, observation.done, agents)
-    observation.reward = evaluation.value
-    _write(observation, evaluation.metadata)
+    details = evaluation.metadata = _details(rubric, evaluation, observation.done, agents)
+    set_score(observation, evaluation.value)
+    _write(observation, details)
     return observation
 
 
 def _details(
-    rubric: Rubric, evaluation: Evaluation, is_done: bool, agents: Sequence[str]
+    rubric: Any, evaluation: Evaluation, is_done: bool, agents: Sequence[str]
 ) -> dict[str, Any]:
     """The metadata that report an evaluation."""
     fingerprint = rubric._scored_by
@@ -622,7 +630,7 @@ def _details(
     if rubric._watch is not None:
         rubric._watch(evaluation.components, is_done)
     details: dict[str, Any] = {COMPONENTS: evaluation.components, FINGERPRINT: fingerprint}
-    if isinstance(rubric, RubricComposer):
+    if rubric._is_composer:
         # They may change: the reward is explained by them. One times its factor may overflow.
         weights = details[WEIGHTS] = rubric.effective_weights
         if not all(map(isfinite, weights.values())):
@@ -682,6 +690,8 @@ def _fingerprint(rubric: Rubric) -> str:
 
 
 def _write(observation: Observation, details: dict[str, Any]) -> None:
-    for key in (ERROR, FAILED, WEIGHTS, HANDLED, STEP_REWARDS, STEP_REWARDS_ERROR):
-        observation.metadata.pop(key, None)  # of an observation that is returned again
-    observation.metadata.update(details)
+    metadata = observation.metadata
+    if metadata:  # of an observation that is returned again
+        for key in (ERROR, FAILED, WEIGHTS, HANDLED, STEP_REWARDS, STEP_REWARDS_ERROR):
+            metadata.pop(key, None)
+    metadata.update(details)

@@ -180,6 +180,7 @@ class EnvAdapter:
         self._trajectories = _claim_trajectories(environment)
         self.action_type = environment.action_type
         self._limiter: anyio.CapacityLimiter | None = None
+        self._returned: type[Observation] = Observation  # the class of the last observation
         cls = type(environment)
         self.reset_is_async, self.step_is_async = _is_async(cls, "reset"), _is_async(cls, "step")
         self._reset_takes = _reset_keywords(cls)
@@ -232,7 +233,7 @@ class EnvAdapter:
             InvalidObservationError: The environment returned no observation.
             Exception: What the environment raised.
         """
-        if isinstance(action, Mapping):
+        if action.__class__ is not self.action_type and isinstance(action, Mapping):
             action = read_action(self.action_type, action)
         arguments = {"timeout_s": timeout_s} if self._passes_timeout else {}
         if extra:
@@ -280,12 +281,14 @@ class EnvAdapter:
     def _name(self) -> str:
         return type(self.environment).__name__
 
-    def _checked(self, observation: Any, method: str) -> Observation:
-        if not isinstance(observation, Observation):
+    def _checked(self, observation: Observation, method: str) -> Observation:
+        kind = observation.__class__
+        if kind is not self._returned and not isinstance(observation, Observation):
             raise InvalidObservationError(
                 f"{self._name}.{method} must return an Observation, got {observation!r:.60} "
                 f"({type(observation).__name__})"
             )
+        self._returned = kind
         reward: Any = observation.reward
         if reward is not None and (reward.__class__ is not float or reward - reward != 0.0):
             observation.reward = self._finite(reward, method)
@@ -310,11 +313,7 @@ class EnvAdapter:
         if (rubric._traits or rubric._find_traits()).is_async and self._limiter is None:
             # If the author calls an async tree, its sync leaves run in threads.
             self._limiter = anyio.CapacityLimiter(LEAF_THREADS)
-        recorder = StepRecorder(self._limiter)
-        recorder.environment = self.environment
-        if rubric._dispatches:
-            recorder.root = rubric
-        return recorder
+        return StepRecorder(self.environment, self._limiter)
 
 
 def read_action(action_type: Any, action: Mapping[str, Any]) -> Any:

@@ -187,13 +187,14 @@ def evaluate_step(rubric: Any, action: Any, observation: Any) -> Evaluation:
     outer = current()
     evaluation = Evaluation(observation)
     named, handled = evaluation.components, evaluation.handled
-    token = enter(None)
+    token = enter(None) if outer is not None else None
     try:
         evaluation.value = evaluate_named(rubric, action, observation, named, handled)
     except Exception as error:
         evaluation.error = error
     finally:
-        leave(token)
+        if token is not None:
+            leave(token)
     if isinstance(outer, Recorder):
         outer.keep(rubric, evaluation)
     return evaluation

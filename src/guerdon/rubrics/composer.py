@@ -103,6 +103,7 @@ class RubricComposer(Weighted):
         RubricDefinitionError: A name or a rubric is invalid.
     """
 
+    _is_composer = True
     _measured = ("observed",)
     state_names = ("weights", "normalize", "factors", "observed")
     tunable = ("weights",)

@@ -435,6 +435,10 @@ class Recorder(Frame):
         # By the `id` of the root, which is kept as well: another rubric can't get its `id`.
         self._kept: dict[int, tuple[Any, Evaluation]] = {}
 
+    def __enter__(self) -> Self:
+        self._token = _current.set(self)
+        return self
+
     def __exit__(self, *error: object) -> None:
         _current.reset(self._token)
         if self._parent is not None:

@@ -274,6 +274,7 @@ class Rubric(metaclass=RubricMeta):
     _is_stateful: bool = False
     _may_be_awaited: bool = False  # in an event loop, its score is awaitable though it is sync
     _is_container: bool = False  # its `forward` is the framework's own, see `adaptive`
+    _is_composer: bool = False  # its weights may change from step to step, and explain the reward
     _runs_inline: bool = False  # its `forward` is that of `Container`
     _at_end: frozenset[str] = frozenset()  # children that are due only at the end of an episode
     _dispatches: bool = False  # children that it doesn't call do not see the step

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, Self, TypeVar, get_args
+from inspect import get_annotations
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -14,6 +15,9 @@ from guerdon.errors import EnvDefinitionError
 __all__ = ["GenericObservation", "Observation", "StepResult"]
 
 ObsT = TypeVar("ObsT")
+
+# Methods of a class that may change what an assignment does.
+_ASSIGNING = ("_number", "__setattr__", "__get_pydantic_core_schema__")
 
 
 class Observation(BaseModel):
@@ -44,6 +48,9 @@ class Observation(BaseModel):
         extra="forbid", validate_assignment=True, ser_json_inf_nan="constants"
     )
 
+    # Whether an assigned reward is only checked to be a finite float or None, see `set_score`.
+    _takes_any_score: ClassVar[bool] = True
+
     done: bool = False
     reward: float | None = Field(default=None, allow_inf_nan=False)
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -51,6 +58,7 @@ class Observation(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        cls._takes_any_score = _takes_any_score(cls)
         kind = cls.model_fields["reward"].annotation
         if kind is not Any and type(None) not in get_args(kind):
             raise EnvDefinitionError(
@@ -82,6 +90,40 @@ class Observation(BaseModel):
         """
         self.reward = reward
         return self
+
+
+def _takes_any_score(cls: type[Observation]) -> bool:
+    """Whether no code of a subclass takes part when a finite float is assigned to its reward."""
+    own = cls.__mro__[: cls.__mro__.index(Observation)]
+    validators = cls.__pydantic_decorators__
+    concerned = [
+        name
+        for name, each in (validators.field_validators | validators.validators).items()
+        if {"reward", "*"} & {*each.info.fields}
+    ]
+    return (
+        concerned == ["_number"]
+        and not (validators.root_validators or validators.model_validators)
+        and not any("reward" in get_annotations(kind) for kind in own)
+        and not any(name in vars(kind) for kind in own for name in _ASSIGNING)
+        and not cls.model_config.get("frozen")
+    )
+
+
+def set_score(observation: Observation, score: float | None) -> None:
+    """Set the reward to a rubric's score; a float is known to be finite, and isn't checked again.
+
+    Example:
+        >>> board = Observation()
+        >>> set_score(board, 0.5)
+        >>> board.reward
+        0.5
+    """
+    if score.__class__ is float and observation._takes_any_score:
+        observation.__dict__["reward"] = score
+        observation.__pydantic_fields_set__.add("reward")
+    else:
+        observation.reward = score
 
 
 class GenericObservation(Observation):
