@@ -456,9 +456,7 @@ class EnvCall:
 
     def failure(self, error: BaseException) -> Exception:
         """Return what the call raised, as an exception that ends no event loop."""
-        if isinstance(error, Exception) and not isinstance(error, StopIteration):
-            return error
-        return EnvError(_raised(self.what, error), exception=error)
+        return _failure_of(self.what, error)
 
     def end_if_late(self, now: float, blocked_s: float) -> None:
         """End the waiting if the call's time is over.
@@ -782,6 +780,13 @@ class _EnvCoroutine(Coroutine[Any, Any, Any]):
         return getattr(self._coroutine, name)
 
 
+def _failure_of(what: str, error: BaseException) -> Exception:
+    """Return what a call raised, as an exception that ends no event loop."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return EnvError(_raised(what, error), exception=error)
+
+
 def _raised(what: str, error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"{what} called sys.exit({error.code!r})"
@@ -951,6 +956,25 @@ class EnvRunner:
         )
         self.threads.start(self._call)
         return True
+
+    def step_here(self, action: Any) -> Any:
+        """Take a step of a sync environment in this thread, without the cost of an `EnvCall`.
+
+        Args:
+            action: The agent's action.
+
+        Raises:
+            EpisodeError: There is no environment, or its last reset failed.
+            Exception: What the environment raised.
+        """
+        adapter = self.adapter
+        if adapter is None or self._failure:
+            self._refuse()
+        try:
+            return adapter.step(action)
+        except BaseException as error:
+            self.step_failed(error)
+            raise _failure_of("step", error) from None
 
     def step_failed(self, error: BaseException) -> None:
         """Mark the environment as unusable, if this error requires a new one."""

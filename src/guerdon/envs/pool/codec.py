@@ -9,18 +9,19 @@ import re
 import sys
 from functools import lru_cache
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
 
 from guerdon._loading import PREFIX, load_object
-from guerdon.errors import EnvError, MissingExtraError
+from guerdon.errors import EnvError, InvalidObservationError, MissingExtraError
 from guerdon.rubrics.failure import describe_failure
 
 __all__: list[str] = []
 
 PROTOCOL = 5  # large arrays are written without a copy
+PACKED = 5  # how many parts a packed model has
 
 # How many classes of one sender the receiver remembers. More are sent by value each time.
 MAX_CLASSES = 4096
@@ -29,20 +30,9 @@ _new, _set = object.__new__, object.__setattr__
 _codecs: WeakValueDictionary[str, Codec] = WeakValueDictionary()
 
 
-class Result(NamedTuple):
-    """How a call of a slot ended.
-
-    Attributes:
-        slot: The slot.
-        value: What it returned.
-        error: What it raised instead.
-        means: The means of an episode that ended, which a curriculum needs.
-    """
-
-    slot: int
-    value: Any
-    error: BaseException | None = None
-    means: Any = None
+# How a call of a slot ended: the slot, what it returned, what it raised, and the means of an
+# episode that ended, which a curriculum needs.
+Result = tuple[int, Any, "BaseException | None", Any]
 
 
 class Codec:
@@ -138,16 +128,24 @@ class Codec:
 
     # Results -----------------------------------------------------------------------------------
 
-    def pack_result(self, slot: int, value: Any, error: BaseException | None, means: Any) -> Any:
+    def pack_result(self, value: Any, error: BaseException | None, means: Any) -> Any:
         """Return a result in the form for `write`."""
-        return slot, self.pack(value), error and self.pack_error(error), means
+        packed = self.pack(value)
+        if error is None and means is None and packed.__class__ is tuple:
+            return packed  # nearly all
+        return packed, error and self.pack_error(error), means
 
-    def unpack_result(self, packed: Any) -> Result:
-        """Return the result that was packed."""
-        slot, value, error, means = packed
-        if error is not None:
-            error = self.unpack_error(*error)
-        return Result(slot, self.unpack(value), error, means)
+    def read_result(self, slot: int, data: Any) -> Result:
+        """Return a result from its pickle."""
+        try:
+            found = pickle.loads(data)
+            if len(found) == PACKED:
+                return slot, self.unpack(found), None, None
+            value, error, means = found
+            return slot, self.unpack(value), error and self.unpack_error(*error), means
+        except Exception as failure:
+            text = describe_failure(failure, "the result of the worker can't be read")
+            return slot, None, InvalidObservationError(text), None
 
     def pack_error(self, error: BaseException) -> tuple[bytes | None, str]:
         """Return an exception in the form for `write`; one that can't be pickled as its text."""

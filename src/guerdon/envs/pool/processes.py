@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import mmap
 import os
@@ -36,11 +37,13 @@ START_S = 60.0
 # Seconds that a process may take to end once its connection is closed, or it is killed.
 END_S = 0.2
 
-# The shared memory of a worker: words of 8 bytes, and from FIRST on the records of its results,
-# each after its length. The system allocates it when it is used.
+# The shared memory of a worker: words of 8 bytes, and from FIRST on the records of its results. The
+# system allocates it when it is used.
 OUTBOX_BYTES = 64 << 20
 COMMITTED, REWINDS, SLOT, SINCE = range(4)
 FIRST = 64
+# A record begins with a word: its slot times SIZES, plus its length.
+SIZES = 1 << 32
 
 # Nanoseconds after which a result is announced, though more results are about to follow.
 NOTIFY_NS = 1_000_000
@@ -225,7 +228,8 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         if kind == RESULTS:
             self.received(self._results(*RANGE.unpack(content)))
         elif kind == RECORD:
-            self.received([self._codec.unpack_result(self._codec.decode(content))])
+            slot, data = pickle.loads(content)
+            self.received([self._codec.read_result(slot, data)])
         elif not self._ready.done():
             if kind == READY:
                 self._ready.set_result(None)
@@ -237,12 +241,12 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         """Read the results up to an offset."""
         if rewinds != self._rewinds:
             self._rewinds, self._consumed = rewinds, FIRST
-        codec, view, words = self._codec, self._view, self._words
+        read, view, words = self._codec.read_result, self._view, self._words
         while self._consumed < end:
             start = self._consumed + 8
-            size = words[self._consumed >> 3]
+            slot, size = divmod(words[self._consumed >> 3], SIZES)
             self._consumed = (start + size + 7) & ~7
-            yield codec.unpack_result(codec.decode(view[start : start + size]))
+            yield read(slot, view[start : start + size])
 
     # The end
 
@@ -268,7 +272,8 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         """Kill the process, take the results that it hasn't announced, and release everything."""
         self._last, self._is_over = self.running, True
         if self._transport is not None:
-            self._transport.abort()
+            with contextlib.suppress(RuntimeError):  # its event loop is closed
+                self._transport.abort()
         if self._process is None:
             return
         self._process.kill()  # nothing, if it has ended
@@ -434,14 +439,14 @@ class _Process:
         codec, outbox, start = self._codec, self._outbox, self._position
         try:
             outbox.seek(start + 8)
-            codec.write(self._pickler, codec.pack_result(slot, value, error, means))
+            codec.write(self._pickler, codec.pack_result(value, error, means))
             end = outbox.tell()
         except Exception:  # there is no room for it, or it can't be pickled
             self._announce()
             self._send_result(slot, value, error, means)
             return
         words = self._words
-        words[start >> 3] = end - start - 8
+        words[start >> 3] = slot * SIZES + end - start - 8
         words[COMMITTED] = self._position = (end + 7) & ~7
         if monotonic_ns() - self._announced_ns > NOTIFY_NS:
             self._announce()
@@ -452,12 +457,12 @@ class _Process:
     def _send_result(self, slot: int, value: Any, error: BaseException | None, means: Any) -> None:
         codec = self._codec
         try:
-            data = codec.encode(codec.pack_result(slot, value, error, means))
+            data = codec.encode(codec.pack_result(value, error, means))
         except Exception as failure:
             text = describe_failure(failure, "the observation can't be sent by the worker")
             refused = InvalidObservationError(text)
-            data = codec.encode(codec.pack_result(slot, None, refused, means))
-        self._send(RECORD, data)
+            data = codec.encode(codec.pack_result(None, refused, means))
+        self._send(RECORD, pickle.dumps((slot, data), PROTOCOL))
 
     def _announce(self) -> None:
         """Send the range of new results, if there are any."""

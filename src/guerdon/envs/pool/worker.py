@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 from guerdon.config.runtime import ReceivedConfiguration
 from guerdon.envs.configured import PipelineFactory
 from guerdon.envs.pool.backend import LONG_S, start_task
 from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
-from guerdon.errors import EpisodeError
 
 __all__: list[str] = []
 
@@ -88,8 +86,14 @@ class EnvWorker:
             runner = self._runners.get(slot)
             if runner is None:
                 runner = self._runners[slot] = self._new_runner(slot)
-            if method != "step" or not self._starts_step(slot, runner, *arguments):
+            if method == "step" and len(arguments) == 1 and self._is_inline(runner):
+                self._step_here(slot, runner, arguments[0])
+            else:
                 start_task(self._play(slot, runner, method, arguments), self._tasks)
+
+    def _is_inline(self, runner: EnvRunner) -> bool:
+        adapter = runner.adapter
+        return self._threads.size == 1 and (adapter is None or not adapter.step_is_async)
 
     def _new_runner(self, slot: int) -> EnvRunner:
         return EnvRunner(
@@ -101,34 +105,19 @@ class EnvWorker:
             name=f"{self._name} {slot}",
         )
 
-    def _begin(self, slot: int, runner: EnvRunner) -> None:
-        adapter = runner.adapter
-        is_concurrent = self._threads.size > 1 or (adapter is not None and adapter.step_is_async)
-        self._beginning(None if is_concurrent else slot)
-
-    def _starts_step(
-        self, slot: int, runner: EnvRunner, action: Any, timeout_s: float | None = None, *more: Any
-    ) -> bool:
-        if timeout_s is not None or more:
-            return False
-        self._begin(slot, runner)
+    def _step_here(self, slot: int, runner: EnvRunner, action: Any) -> None:
+        self._beginning(slot)
         try:
-            return runner.start_step(action, partial(self._step_ended, slot, runner))
-        except EpisodeError as error:
+            observation = runner.step_here(action)
+        except Exception as error:
             self._end(slot, None, error)
-            return True
-
-    def _step_ended(self, slot: int, runner: EnvRunner, step: EnvCall) -> None:
-        if step.error is None:
-            self._end(slot, step.result)
         else:
-            runner.step_failed(step.error)
-            self._end(slot, None, step.failure(step.error))
+            self._end(slot, observation)
 
     async def _play(
         self, slot: int, runner: EnvRunner, method: str, arguments: tuple[Any, ...]
     ) -> None:
-        self._begin(slot, runner)
+        self._beginning(slot if self._is_inline(runner) else None)
         if method == "reset":
             *arguments, configuration = arguments  # type: ignore[assignment]
             if configuration is not None:
@@ -145,8 +134,9 @@ class EnvWorker:
             self._received.pop(slot, None)
 
     def _end(self, slot: int, value: Any, error: BaseException | None = None) -> None:
-        received, means = self._received.get(slot), None
-        if received is not None:
+        means = None
+        if slot in self._received:
+            received = self._received[slot]
             means, received.means = received.means, None
         self._emit(slot, value, error, means)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
+from weakref import WeakMethod
 
 from guerdon._validation import check_integer
 from guerdon.envs.configured import ConfiguredEnv
@@ -23,6 +24,8 @@ __all__ = ["WorkerBackend", "WorkerLink"]
 # A worker that ends this many times without a result is started again after a pause.
 MAX_FRUITLESS = 3
 PAUSE_S = 10.0
+# Seconds by which a call that waits for another ends after that.
+SHORTLY_S = 0.05
 
 
 class Running(NamedTuple):
@@ -117,8 +120,8 @@ class Worker:
             Exception: What the factory, or starting the worker, raised.
         """
         link = self._new_link()
-        link.received = self._received
-        link.ended = self._has_ended
+        link.received = _weakly(self._received)
+        link.ended = _weakly(self._has_ended)
         try:
             await link.start()
         except BaseException:
@@ -181,11 +184,13 @@ class Worker:
             self._send(waiting)
 
     def _received(self, results: Iterable[Result]) -> None:
-        self._fruitless = 0
+        pending = self.pending
         for slot, value, error, means in results:
+            self._fruitless = 0
             if means is not None:
                 self._observe(means)
-            self._finish(slot, value, error)
+            if slot in pending:
+                pending.pop(slot)[0].finish(value, error)
 
     def _finish(self, slot: int, value: Any, error: BaseException | None) -> None:
         caller, _ = self.pending.pop(slot, (None, ""))
@@ -216,7 +221,11 @@ class Worker:
         if self._link is None:
             return limit_s if self._starting is not None and slot in self.pending else 0.0
         running = self._link.running
-        return 0.0 if running is None else limit_s - (monotonic() - running.since)
+        if running is None:
+            return 0.0
+        left = limit_s - (monotonic() - running.since)
+        is_behind = running.slot != slot and running.slot in self.pending
+        return left + SHORTLY_S if is_behind else left
 
     def give_up(self, slot: int) -> None:
         """Kill the worker because of a call, whose caller ends it; the others' calls fail."""
@@ -259,6 +268,18 @@ class Worker:
         self._fail("the worker was closed")
 
 
+def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return a callback for the event loop, which must not keep a pool that nobody uses alive."""
+    reference = WeakMethod(method)
+
+    def call(argument: Any) -> None:
+        found = reference()
+        if found is not None:
+            found(argument)
+
+    return call
+
+
 class WorkerBackend(PoolBackend):
     """A pool whose slots live in workers, several in each; slot i in worker ``i % workers``.
 
@@ -289,9 +310,10 @@ class WorkerBackend(PoolBackend):
         """Return the connection to a new worker, which is not started yet."""
 
     def __del__(self) -> None:
-        if self._workers:
+        workers = getattr(self, "_workers", ())  # none if __init__ has raised
+        if workers:
             warnings.warn("a pool was never closed", ResourceWarning, stacklevel=2, source=self)
-            for worker in self._workers:
+            for worker in workers:
                 worker.kill()
 
     async def open(self) -> None:

@@ -1,0 +1,538 @@
+"""`ProcessBackend`: environments in processes that die, hang, or send what is hard to pickle."""
+
+import asyncio
+import ctypes
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ConfigDict, PrivateAttr
+
+from guerdon import EnvPool, Observation
+from guerdon.envs import ProcessBackend, ThreadBackend
+from guerdon.envs.pool import processes
+from guerdon.errors import EnvError, InvalidArgumentError, LoadError, MissingExtraError
+from guerdon.types import Action
+from tests.envs.worlds import SOON, Board, Served, World
+
+pytestmark = pytest.mark.edge
+
+SHORT = 0.3
+STOPPED = "the worker was stopped because step of slot 2 exceeded its time limit"
+ROOT = Path(__file__).parents[3]
+
+
+class Deed(Action):
+    do: str = ""
+    size: int = 0
+
+
+class Seen(Observation):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    frame: Any = None
+    _secret: int = PrivateAttr(default=0)
+
+
+class Stubborn(ValueError):
+    """Can't be unpickled: `__init__` takes other arguments than the message."""
+
+    def __init__(self, code, place):
+        super().__init__(f"{code} at {place}")
+
+
+def end(number):
+    os.kill(os.getpid(), number)
+    time.sleep(SOON)
+
+
+DEEDS = {
+    "": lambda: None,
+    "exit": lambda: os._exit(7),
+    "kill": lambda: end(signal.SIGKILL),
+    "segfault": lambda: ctypes.string_at(0),
+    "hang": lambda: time.sleep(SOON),
+    "hang with the lock": lambda: ctypes.PyDLL(None).sleep(SOON),
+    "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT),
+}
+
+
+class Risky(World):
+    """Does what its action names, also to its process."""
+
+    action_type = Deed
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        DEEDS[kwargs.get("do", "")]()
+        return Seen(metadata={"process": os.getpid(), "cores": len(os.sched_getaffinity(0))})
+
+    def step(self, action: Deed, timeout_s=None, **kwargs):
+        if action.do == "stubborn":
+            raise Stubborn(3, "sea")
+        if action.do == "lock":
+            return Seen(frame=time.sleep, metadata={"generator": (each for each in "ab")})
+        DEEDS[action.do]()
+        seen = Seen(frame=np.full(action.size, 7, np.uint8), metadata={"process": os.getpid()})
+        seen._secret = action.size
+        return seen
+
+
+class AsyncRisky(Risky):
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        await asyncio.sleep(SOON if action.do == "hang" else 0.05)
+        return Seen()
+
+
+def play(main):
+    async def limited():
+        async with asyncio.timeout(2 * SOON):
+            return await main()
+
+    return asyncio.run(limited())
+
+
+def new_pool(n=4, workers=2, env=Risky, **options):
+    backend = ProcessBackend(env, n, workers=workers, **options)
+    return EnvPool(backend=backend, n=n, timeout_s=SOON)
+
+
+def do(*deeds):
+    return [{"do": deed} for deed in deeds]
+
+
+def errors(observations):
+    return [each.metadata.get("error") for each in observations]
+
+
+def ids(observations):
+    return [each.metadata["process"] for each in observations]
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_for_end(*numbers):
+    until = time.monotonic() + SOON
+    while any(map(is_running, numbers)):
+        assert time.monotonic() < until, "a process is left"
+        time.sleep(0.01)
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+# A worker that dies or is killed
+
+
+@pytest.mark.parametrize(
+    ("deed", "how"),
+    [
+        ("exit", "exited with code 7"),
+        ("kill", "was killed by SIGKILL (out of memory?)"),
+        ("segfault", "was killed by SIGSEGV"),
+    ],
+)
+def test_process_backend_a_worker_that_dies_fails_its_slots_alone(deed, how):
+    async def main():
+        async with new_pool(6) as pool:  # slots 0, 2 and 4 share a process
+            before = ids(await pool.reset_batch())
+            stepped = await pool.step_batch(do("", "", deed, "", "", ""))
+            failed = f"WorkerError: the worker process {how} in step of slot 2"
+            assert errors(stepped) == [None, None, failed, None, failed, None]
+            assert [each.done for each in stepped] == [False, False, True, False, True, False]
+            again = await pool.step_batch(do("", "", "", "", "", ""))
+            assert [error and error.partition(":")[0] for error in errors(again)] == [
+                "EpisodeError", None, "EpisodeError", None, "EpisodeError", None,
+            ]  # fmt: skip
+            after = ids(await pool.reset_batch(slots=[0, 2, 4]))
+            assert len({*after, before[0]}) == 2
+            stepped = await pool.step_batch(do("", "", "", "", "", ""))
+            assert errors(stepped) == [None] * 6
+            assert ids(stepped)[1::2] == before[1::2]
+            wait_for_end(before[0])
+
+    play(main)
+
+
+@pytest.mark.parametrize("deed", ["hang", "hang with the lock"])
+def test_process_backend_a_step_that_hangs_stops_its_worker_and_finished_slots_keep_results(deed):
+    async def main():
+        async with new_pool(6) as pool:
+            before = ids(await pool.reset_batch())
+            stepped = await pool.step_batch(do("", "", deed, "", "", ""), timeout_s=SHORT)
+            assert errors(stepped) == [
+                None, None,
+                "EnvTimeoutError: the step took longer than 0.3 s", None,
+                f"WorkerError: {STOPPED}", None,
+            ]  # fmt: skip
+            wait_for_end(before[0])
+            assert errors(await pool.reset_batch()) == [None] * 6
+            assert errors(await pool.step_batch(do(*[""] * 6))) == [None] * 6
+
+    play(main)
+
+
+def test_process_backend_a_call_that_waits_for_its_worker_is_not_late():
+    class Slow(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            time.sleep(0.2)
+            return Board()
+
+    async def main():
+        async with new_pool(6, 1, Slow) as pool:
+            await pool.reset_batch()
+            stepped = await pool.step_batch([{}] * 6, timeout_s=0.5)
+            assert errors(stepped) == [None] * 6
+
+    play(main)
+
+
+def test_process_backend_a_factory_that_kills_its_worker_is_not_tried_again_without_end():
+    async def main():
+        async with new_pool(1) as pool:
+            for _ in range(4):
+                (last,) = await pool.reset_batch(do="exit")
+            assert "that happened 3 times without a result" in last.metadata["error"]
+
+    play(main)
+
+
+def test_process_backend_async_environments_of_one_worker_wait_concurrently():
+    async def main():
+        async with new_pool(20, 1, AsyncRisky) as pool:
+            await pool.reset_batch()
+            began = time.monotonic()
+            assert errors(await pool.step_batch(do(*[""] * 20))) == [None] * 20
+            assert time.monotonic() - began < 20 * 0.05
+            stepped = await pool.step_batch(do("hang", *[""] * 19), timeout_s=SHORT)
+            assert errors(stepped)[1:] == [None] * 19
+
+    play(main)
+
+
+def test_process_backend_as_completed_does_not_wait_for_the_slowest():
+    async def main():
+        async with new_pool(2) as pool:
+            await pool.reset_batch()
+            seen = []
+            async for slot, _ in pool.as_completed(do("", "hang"), timeout_s=1.0):
+                seen.append(slot)
+                if slot == 0 and len(seen) < 5:
+                    pool.send(0, {})
+            assert seen == [0] * 5 + [1]
+
+    play(main)
+
+
+def test_process_backend_threads_per_worker_run_at_the_same_time():
+    async def main():
+        async with new_pool(2, 1, threads_per_worker=2) as pool:
+            await pool.reset_batch()
+            stepped = await pool.step_batch(do("hang", ""), timeout_s=1.0)
+            assert errors(stepped)[1] is None
+
+    play(main)
+
+
+def test_process_backend_cpu_affinity_binds_each_worker_to_a_core():
+    async def main():
+        async with new_pool(2, cpu_affinity=True) as pool:
+            first = await pool.reset_batch()
+            assert [each.metadata["cores"] for each in first] == [1, 1]
+
+    play(main)
+
+
+def test_process_backend_an_interrupt_of_the_terminal_does_not_end_a_worker():
+    async def main():
+        async with new_pool(2) as pool:
+            await pool.reset_batch()
+            assert errors(await pool.step_batch(do("interrupt", "interrupt"))) == [None, None]
+
+    play(main)
+
+
+# What travels
+
+
+def test_process_backend_results_of_any_size_arrive_unchanged():
+    sizes = [0, 1, 10**5, 3 * 10**7, 8 * 10**7]  # the last exceeds the shared memory
+
+    async def main():
+        async with new_pool(5, 2) as pool:
+            await pool.reset_batch()
+            for _ in range(3):
+                stepped = await pool.step_batch([{"size": size} for size in sizes])
+                for seen, size in zip(stepped, sizes, strict=True):
+                    assert type(seen) is Seen
+                    assert seen._secret == size
+                    assert seen.frame.dtype == np.uint8
+                    assert seen.frame.shape == (size,)
+                    assert not size or seen.frame.min() == seen.frame.max() == 7
+                    seen.frame += 1  # it is the caller's own
+
+    play(main)
+
+
+def test_process_backend_what_cannot_be_pickled_is_an_error_of_its_slot():
+    async def main():
+        async with new_pool(4) as pool:
+            await pool.reset_batch()
+            stepped = await pool.step_batch(do("", "stubborn", "lock", ""))
+            good, stubborn, lock, also_good = errors(stepped)
+            assert (good, also_good) == (None, None)
+            assert stubborn == "Stubborn: 3 at sea"
+            assert lock.startswith("InvalidObservationError: the observation can't be sent")
+            (bad, *_) = await pool.step_batch([{"do": SHORT.__class__.__dict__}, None, None, None])
+            assert "InvalidActionError: the arguments of step can't be sent" in errors([bad])[0]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        play(main)
+
+
+def test_process_backend_lambdas_and_local_classes_are_factories():
+    class Mine(Observation):
+        value: float = 0.0
+
+    class Local(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            return Mine(value=action.value)
+
+    async def main():
+        async with new_pool(2, env=lambda: Local()) as pool:
+            await pool.reset_batch()
+            stepped = await pool.step_batch([{"value": 2}, {"value": 3}])
+            assert stepped == [Mine(value=2), Mine(value=3)]
+            assert {type(each) for each in stepped} == {Mine}
+
+    play(main)
+
+
+def test_process_backend_environments_of_a_file_are_found_by_its_path(tmp_path):
+    (tmp_path / "helper.py").write_text("LIMIT = 3\n")
+    (tmp_path / "environment.py").write_text(
+        textwrap.dedent("""
+        from helper import LIMIT
+        from guerdon import Action, Environment, Observation, RegexMatch, State
+
+        class Say(Action):
+            text: str
+
+        class Said(Observation):
+            text: str = ""
+
+        class Echo(Environment[Say, Said, State]):
+            state = State()
+            def __init__(self):
+                super().__init__(rubric=RegexMatch("."))
+            def reset(self, seed=None):
+                return Said()
+            def step(self, action):
+                return Said(text=action.text * LIMIT)
+        """)
+    )
+
+    async def main():
+        async with new_pool(2, env=str(tmp_path)) as pool:
+            first = await pool.reset_batch()
+            kind = type(first[0])
+            stepped = await pool.step_batch([{"text": "a"}, {"text": "b"}])
+            assert stepped == [kind(text="aaa"), kind(text="bbb")]
+
+    play(main)
+
+
+def test_process_backend_without_cloudpickle_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+
+    async def main():
+        with pytest.raises(MissingExtraError, match=r"guerdon\[processes\]"):
+            async with new_pool(1, env=lambda: Risky()):
+                pass
+
+    play(main)
+
+
+def broken():
+    raise AssertionError
+
+
+class Unloadable:
+    def __call__(self): ...
+
+    def __reduce__(self):
+        return broken, ()
+
+
+def test_process_backend_a_factory_that_cannot_be_loaded_is_an_error_of_open():
+    async def main():
+        with pytest.raises(AssertionError):
+            async with new_pool(2, env=Unloadable()):
+                pass
+        with pytest.raises(LoadError):
+            ProcessBackend("no-such-environment", 2)
+        with pytest.raises(InvalidArgumentError, match="`workers` must be"):
+            ProcessBackend(Risky, 2, workers=0)
+
+    play(main)
+
+
+# The end
+
+
+def test_process_backend_close_leaves_no_process_and_no_descriptor():
+    async def main():
+        before = descriptors()
+        for deed in ("", "exit", "hang"):
+            async with new_pool(4) as pool:
+                left = ids(await pool.reset_batch())
+                batch = asyncio.ensure_future(pool.step_batch(do(deed, "", "", "")))
+                await asyncio.sleep(0.1)
+            await batch
+            wait_for_end(*left)
+        assert descriptors() == before
+
+    play(main)
+
+
+def test_process_backend_a_pool_that_is_never_closed_warns_and_ends_its_workers():
+    async def main():
+        pool = new_pool(1)
+        await pool.__aenter__()
+        left = ids(await pool.reset_batch())
+        del pool
+        with pytest.warns(ResourceWarning, match="a pool was never closed"):
+            gc.collect()
+        wait_for_end(*left)
+
+    play(main)
+
+
+SCRIPT = """
+import asyncio, os, sys, time
+from guerdon import Action, Environment, EnvPool, Observation, RegexMatch, State
+
+class Say(Action):
+    text: str = ""
+
+class Said(Observation):
+    text: str = ""
+
+class Echo(Environment[Say, Said, State]):
+    state = State()
+    def __init__(self):
+        super().__init__(rubric=RegexMatch("."))
+    def reset(self, seed=None):
+        return Said(text=str(os.getpid()))
+    def step(self, action):
+        if action.text == "hang":
+            time.sleep(60)
+        return Said(text=action.text, metadata={"is": isinstance(action, Say)})
+
+async def main():
+    async with EnvPool(Echo, n=2, backend="processes") as pool:
+        first = await pool.reset_batch()
+        assert {type(each) for each in first} == {Said}
+        for number in range(3):
+            stepped = await pool.step_batch([Say(text="a"), {"text": "b"}])
+            assert stepped == [Said(text=each, metadata={"is": True}) for each in "ab"]
+        print(*(each.text for each in first), flush=True)
+        if sys.argv[1:]:
+            await pool.step_batch([Say(text=each) for each in sys.argv[1:]])
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return [sys.executable, str(path)]
+
+
+def test_process_backend_classes_of_a_script_without_a_main_guard_keep_their_identity(script):
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=SOON)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [["hang", "hang"], ["hang", ""]])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_process_backend_workers_end_with_their_parent(script, arguments, number):
+    with subprocess.Popen(
+        [*script, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as parent:
+        left = [int(each) for each in parent.stdout.readline().split()]
+        assert all(map(is_running, left))
+        parent.send_signal(number)
+        wait_for_end(*left)
+        assert "guerdon-worker" not in parent.stderr.read()
+
+
+# The same as threads
+
+moves = st.one_of(
+    st.none(),
+    st.builds(
+        dict,
+        do=st.sampled_from(["nothing", "raise", "exit", "fail", "end", "cheat"]),
+        value=st.floats(0, 5),
+    ),
+    st.just({"valu": 1}),
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(batches=st.lists(st.lists(moves, min_size=3, max_size=3), max_size=6))
+def test_process_backend_batches_are_those_of_threads(batches):
+    def unlike(observation):
+        """The observation, without what differs between processes."""
+        if observation is None:
+            return None
+        data = dict(observation)
+        data["metadata"] = {k: v for k, v in data["metadata"].items() if k != "process"}
+        return type(observation), data
+
+    async def main():
+        async with (
+            EnvPool(backend=ThreadBackend(Served, 3), n=3) as threads,
+            EnvPool(backend=ProcessBackend(Served, 3, workers=2), n=3) as others,
+        ):
+            for pool in (threads, others):
+                assert errors(await pool.reset_batch(seeds=1)) == [None] * 3
+            for actions in batches:
+                ours, theirs = [await pool.step_batch(actions) for pool in (threads, others)]
+                assert [*map(unlike, ours)] == [*map(unlike, theirs)]
+                failed = [slot for slot, each in enumerate(ours) if each and each.done]
+                for pool in (threads, others):
+                    await pool.reset_batch(slots=failed)
+
+    play(main)
+
+
+def test_process_backend_a_worker_that_does_not_start_is_an_error_of_open(monkeypatch):
+    monkeypatch.setattr(processes, "PROGRAM", "raise SystemExit(5)")
+
+    async def main():
+        with pytest.raises(EnvError, match="exited with code 5 before it was ready"):
+            async with new_pool(1):
+                pass
+
+    play(main)
