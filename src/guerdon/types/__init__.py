@@ -8,6 +8,7 @@ from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
     from guerdon.types.action import *
+    from guerdon.types.arrays import *
     from guerdon.types.evaluate_result import *
     from guerdon.types.message import *
     from guerdon.types.observation import *
@@ -24,6 +25,7 @@ __getattr__, __dir__ = lazy_names(
     "rollout",
     "evaluate_result",
     "action",
+    "arrays",
     "observation",
     "state",
     "tools",

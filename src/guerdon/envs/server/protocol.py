@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json, to_json
 
 from guerdon._validation import field_errors, shown, summarize
+from guerdon.envs.wire import (
+    UNSENDABLE,
+    NotFiniteError,
+    array_as_list,
+    model_json,
+    parts,
+)
 from guerdon.errors import ConfigConflictError, InvalidObservationError, RewardConfigError
 from guerdon.types.observation import Observation
 from guerdon.types.state import State
@@ -163,9 +169,7 @@ def config_error(error: RewardConfigError) -> ProtocolError:
 
 # Answers ------------------------------------------------------------------------------------------
 
-_UNSENDABLE = (PydanticSerializationError, UnicodeError, ValueError, RecursionError)
 _BESIDE = {"reward", "done"}
-_QUOTE = "'"
 
 
 def observation_json(observation: Observation) -> bytes:
@@ -178,17 +182,18 @@ def observation_json(observation: Observation) -> bytes:
         InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.
     """
     reward = observation.reward
-    parts = [
+    content = sendable(observation, lambda: model_json(observation, exclude=_BESIDE))
+    pieces = [
         b'{"observation":',
-        _model_json(observation, exclude=_BESIDE),
+        content,
         b',"reward":',
         b"null" if reward is None else repr(reward).encode(),
         b',"done":true' if observation.done else b',"done":false',
     ]
     if observation.metadata:
-        parts += [b',"metadata":', to_json(observation.metadata, inf_nan_mode="constants")]
-    parts.append(b"}")
-    return b"".join(parts)
+        pieces += [b',"metadata":', to_json(observation.metadata, fallback=array_as_list)]
+    pieces.append(b"}")
+    return b"".join(pieces)
 
 
 def state_json(state: State) -> bytes:
@@ -197,52 +202,33 @@ def state_json(state: State) -> bytes:
     Raises:
         InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.
     """
-    return _model_json(state)
+    return sendable(state, lambda: model_json(state))
 
 
-def _model_json(model: BaseModel, exclude: set[str] | None = None) -> bytes:
+def sendable(model: BaseModel, encode: Callable[[], bytes]) -> bytes:
+    """Return what `encode` makes of an observation or a state.
+
+    Raises:
+        InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.
+    """
     name = type(model).__name__
     try:
-        text: bytes = model.__pydantic_serializer__.to_json(model, exclude=exclude)
-    except _UNSENDABLE as error:
+        return encode()
+    except NotFiniteError as error:
+        raise InvalidObservationError(f"{name} has {error}") from error
+    except UNSENDABLE as error:
         path = _unsendable_path(model)
         raise InvalidObservationError(f"{name}{path} is not JSON-serializable: {error}") from error
-    # NaN is written as NaN or, if a model inside is configured so, as null.
-    if b"null" in text or b"NaN" in text or b"Infinity" in text:
-        found = _not_finite(model.model_dump())
-        if found:
-            raise InvalidObservationError(
-                f"{name} has {', '.join(found[:5])}, which JSON can't represent; use a finite "
-                "number or None"
-            )
-    return text
 
 
 def _unsendable_path(value: Any, depth: int = 10) -> str:
     """Return the path to the first part that is not serializable; it may be a circle."""
-    for name, each in _parts(value) if depth else ():
+    for name, each in parts(value) if depth else ():
         try:
-            to_json(each)
-        except _UNSENDABLE:
+            to_json(each, fallback=array_as_list)
+        except UNSENDABLE:
             return name + _unsendable_path(each, depth - 1)
     return ""
-
-
-def _not_finite(value: Any, path: str = "") -> list[str]:
-    """Return the floats that JSON can't represent, each with its path."""
-    if isinstance(value, float):
-        return [] if math.isfinite(value) else [f"{value!r} at {path.lstrip('.')}"]
-    return [found for name, each in _parts(value) for found in _not_finite(each, f"{path}{name}")]
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of nested data, each with its step in a path."""
-    if isinstance(value, BaseModel):
-        yield from ((f".{name}", each) for name, each in value if name not in _BESIDE)
-    elif isinstance(value, Mapping):
-        yield from ((f".{ascii(key).strip(_QUOTE)}", value[key]) for key in value)
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        yield from ((f"[{place}]", each) for place, each in enumerate(value))
 
 
 # JSON-RPC -----------------------------------------------------------------------------------------

@@ -1,0 +1,291 @@
+"""How data is written on the wire: as JSON, and in the frames of `guerdon.batch.v1`.
+
+``docs/batch-protocol.md`` describes the frames. Client and server share this module.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
+
+from guerdon.types.arrays import KINDS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# The sub-protocols.
+JSON = "guerdon.batch.v1"
+MSGPACK = "guerdon.batch.v1+msgpack"
+
+# What the functions below raise for data that can't be sent.
+UNSENDABLE = (
+    PydanticSerializationError, UnicodeError, ValueError, TypeError, OverflowError, RecursionError
+)  # fmt: skip
+
+# MessagePack's extension type of an array, and the arrays that it may have.
+ARRAY = 1
+ARRAY_TYPES = ["|b1", "|i1", "|u1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<i8", "<u8", "<f8"]
+# Where a float of MessagePack may begin that is NaN or infinite.
+_MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
+# Stands for an array while pydantic makes plain data; no text of an environment contains it.
+_TOKEN = "guerdon-array-5f1c9a52e0d84b7f-"
+_QUOTE = "'"
+
+
+class NotFiniteError(ValueError):
+    """A float is NaN or infinite; the message begins with its place."""
+
+
+# JSON ----------------------------------------------------------------------------------------
+
+
+def model_json(model: BaseModel, exclude: set[str] | None = None) -> bytes:
+    """Return a model as JSON, with arrays as nested lists.
+
+    Raises:
+        NotFiniteError: It contains NaN or infinity.
+        ValueError: It is not JSON-serializable; or another of `UNSENDABLE`.
+    """
+    text: bytes = model.__pydantic_serializer__.to_json(
+        model, exclude=exclude, context=_LISTS, fallback=array_as_list
+    )
+    # NaN is written as NaN or, if a model inside is configured so, as null.
+    if b"null" in text or b"NaN" in text or b"Infinity" in text:
+        check_finite(model.model_dump())
+    return text
+
+
+def data_json(data: Any) -> bytes:
+    """Return data as JSON, with arrays as nested lists; raise as `model_json` does."""
+    if isinstance(data, BaseModel):
+        return model_json(data)
+    text = to_json(data, inf_nan_mode="constants", context=_LISTS, fallback=array_as_list)
+    if b"NaN" in text or b"Infinity" in text:
+        check_finite(data)
+    return text
+
+
+def array_as_list(value: Any) -> Any:
+    """Return an array as nested lists, for JSON.
+
+    Raises:
+        ValueError: It contains NaN or infinity, or is not an array of numbers.
+    """
+    if not _is_array(value):
+        raise ValueError(f"unable to serialize {type(value).__name__}")
+    if value.dtype.kind == "f" and value.size and not math.isfinite(value.sum()):
+        check_finite(value.tolist())
+    return value.tolist()
+
+
+class _Lists:
+    """Tells the serializer of an `ArrayField` what to do with an array."""
+
+    keep_array = staticmethod(array_as_list)
+
+
+_LISTS = _Lists()
+
+
+def _is_array(value: Any) -> bool:
+    return getattr(getattr(value, "dtype", None), "kind", "") in KINDS and hasattr(value, "ndim")
+
+
+def check_finite(value: Any) -> None:
+    """Check that JSON can represent all floats.
+
+    Raises:
+        NotFiniteError: One is NaN or infinite.
+    """
+    found = _not_finite(value)
+    if found:
+        raise NotFiniteError(
+            f"{', '.join(found[:5])}, which JSON can't represent; use a finite number or None"
+        )
+
+
+def _not_finite(value: Any, path: str = "") -> list[str]:
+    """Return the floats that JSON can't represent, each with its path."""
+    if isinstance(value, float):
+        return [] if math.isfinite(value) else [f"{value!r} at {path.lstrip('.')}"]
+    return [found for name, each in parts(value) for found in _not_finite(each, f"{path}{name}")]
+
+
+def parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of nested data, each with its step in a path."""
+    if isinstance(value, BaseModel):
+        yield from ((f".{name}", each) for name, each in value)
+    elif isinstance(value, Mapping):
+        yield from ((f".{ascii(key).strip(_QUOTE)}", value[key]) for key in value)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from ((f"[{place}]", each) for place, each in enumerate(value))
+
+
+# Codecs --------------------------------------------------------------------------------------
+
+
+class JsonCodec:
+    """Frames as JSON, in text frames.
+
+    Example:
+        >>> codec = JsonCodec()
+        >>> codec.frame([codec.encode(3, "step", {"text": "hi"}), codec.encode(4, "close", None)])
+        b'[[3,"step",{"text":"hi"}],[4,"close",null]]'
+        >>> codec.decode(b'[[3,"close"]]')
+        [[3, 'close']]
+    """
+
+    is_text = True
+
+    def encode(self, number: int | None, kind: str, data: Any) -> bytes:
+        """Return a call or an answer; raise as `model_json` does."""
+        head = "null" if number is None else str(number)
+        return b'[%s,"%s",%s]' % (head.encode(), kind.encode(), data_json(data))
+
+    def frame(self, encoded: list[bytes]) -> bytes:
+        """Return several calls or answers as one frame."""
+        return b"[%s]" % b",".join(encoded)
+
+    def decode(self, frame: bytes, *, is_trusted: bool = False) -> Any:
+        """Return the content of a frame.
+
+        Args:
+            frame: The frame.
+            is_trusted: Whether floats that are not finite need not be looked for.
+
+        Raises:
+            ValueError: It is not JSON, is nested too deeply, or a float is not finite.
+        """
+        return from_json(frame, allow_inf_nan=False)
+
+
+class MsgpackCodec:
+    """Frames as MessagePack, in binary frames; an array is its bytes with its type and shape.
+
+    Example:
+        >>> import numpy as np
+        >>> codec = MsgpackCodec()
+        >>> frame = codec.frame([codec.encode(3, "step", {"move": np.ones(2, "float32")})])
+        >>> codec.decode(frame)
+        [[3, 'step', {'move': array([1., 1.], dtype=float32)}]]
+
+    Raises:
+        ImportError: msgspec is not installed.
+    """
+
+    is_text = False
+
+    def __init__(self) -> None:
+        from msgspec import msgpack
+
+        self._ext = msgpack.Ext
+        self._encode = msgpack.Encoder(enc_hook=self._array_ext).encode
+        self._decode = msgpack.Decoder(ext_hook=self._array).decode
+        self._decode_array = msgpack.Decoder(tuple[str, list[int], memoryview]).decode
+
+    def encode(self, number: int | None, kind: str, data: Any) -> bytes:
+        """Return a call or an answer; raise as `model_json` does. An array may contain NaN."""
+        arrays = _Arrays()
+        if isinstance(data, BaseModel):
+            plain = data.__pydantic_serializer__.to_python(
+                data, mode="json", context=arrays, fallback=arrays.keep_array
+            )
+        else:
+            plain = to_jsonable_python(
+                data, inf_nan_mode="constants", context=arrays, fallback=arrays.keep_array
+            )
+        if arrays.found:
+            plain = arrays.restored(plain)
+            return self._encode((number, kind, plain))
+        encoded: bytes = self._encode((number, kind, plain))
+        if _MAYBE_NOT_FINITE.search(encoded):
+            check_finite(plain)
+        return encoded
+
+    def frame(self, encoded: list[bytes]) -> bytes:
+        """Return several calls or answers as one frame."""
+        return b"\xdd%s%s" % (len(encoded).to_bytes(4, "big"), b"".join(encoded))
+
+    def decode(self, frame: bytes, *, is_trusted: bool = False) -> Any:
+        """Return the content of a frame, with arrays of numpy.
+
+        Args:
+            frame: The frame.
+            is_trusted: Whether floats that are not finite need not be looked for.
+
+        Raises:
+            ValueError: It is not MessagePack, is nested too deeply, has an invalid array, or a
+                float outside of arrays is not finite.
+        """
+        try:
+            content = self._decode(frame)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        if not is_trusted and _MAYBE_NOT_FINITE.search(frame):
+            check_finite(content)
+        return content
+
+    def _array_ext(self, array: Any) -> Any:
+        import numpy as np
+
+        kind = array.dtype.newbyteorder("<")
+        data = np.asarray(array, kind, order="C").data
+        return self._ext(ARRAY, self._encode((kind.str, array.shape, data)))
+
+    def _array(self, code: int, payload: memoryview) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        if code != ARRAY:
+            raise ValueError(f"an unknown extension type {code}")
+        name, shape, data = self._decode_array(payload)
+        if name not in ARRAY_TYPES:
+            raise ValueError(f"an array of {name!r:.20}; allowed are {', '.join(ARRAY_TYPES)}")
+        if min(shape, default=0) < 0 or math.prod(shape) * int(name[2:]) != len(data):
+            raise ValueError(f"{len(data)} bytes for an array of {name} and shape {shape!r:.80}")
+        # A copy: it can be written to, and doesn't keep the frame in memory.
+        return np.frombuffer(data, name).reshape(shape).copy()
+
+
+class _Arrays:
+    """The arrays of one message, for which there are tokens while pydantic makes plain data.
+
+    Attributes:
+        found: The arrays by token.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
+
+    def keep_array(self, value: Any) -> str:
+        """Return a token for an array."""
+        if not _is_array(value) or value.dtype.newbyteorder("<").str not in ARRAY_TYPES:
+            raise ValueError(f"unable to serialize {type(value).__name__}")
+        token = f"{_TOKEN}{len(self.found)}"
+        self.found[token] = value
+        return token
+
+    def restored(self, value: Any) -> Any:
+        """Return plain data with its arrays in place of their tokens, and check its floats."""
+        kind = value.__class__
+        if kind is str:
+            return self.found.get(value, value)
+        if kind is dict:
+            return {name: self.restored(each) for name, each in value.items()}
+        if kind is list:
+            return [self.restored(each) for each in value]
+        if kind is float:
+            check_finite(value)
+        return value
+
+
+def codecs() -> dict[str, Any]:
+    """Return the codecs that can be used here by sub-protocol, the fastest first."""
+    try:
+        return {MSGPACK: MsgpackCodec(), JSON: JsonCodec()}
+    except ImportError:
+        return {JSON: JsonCodec()}
