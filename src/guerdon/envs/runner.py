@@ -459,24 +459,29 @@ class EnvCall:
         return _failure_of(self.what, error)
 
     def end_if_late(self, now: float, blocked_s: float) -> None:
-        """End the waiting if the call's time is over.
+        """End the waiting if the call's time is over; the arguments are those of `late`."""
+        if self.waiting is not None and not self.waiting.done():
+            error = self.late(now, blocked_s)
+            if error is not None:
+                self.waiting.set_exception(error)
+
+    def late(self, now: float, blocked_s: float) -> EnvTimeoutError | None:
+        """Return the error of a call whose time is over.
 
         Args:
             now: The time on the monotonic clock.
             blocked_s: Seconds for which the event loop just couldn't run. The call has that time
                 in addition, up to its limit again: it may have been blocked, too.
         """
-        waiting, started, waited = self.waiting, self.started_at, now - self.submitted_at
-        if waiting is None or waiting.done():
-            return
+        started, waited = self.started_at, now - self.submitted_at
         self.added_s = min(self.added_s + blocked_s, self.limit_s)
         if started and now - started > self.limit_s + self.added_s:
             text = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
-            text += blocked_by(started)
-            waiting.set_exception(EnvTimeoutError(text, seconds=self.limit_s))
-        elif not started and waited > max(QUEUE_S, 10 * self.limit_s):
+            return EnvTimeoutError(text + blocked_by(started), seconds=self.limit_s)
+        if not started and waited > max(QUEUE_S, 10 * self.limit_s):
             text = f"{self.what} got no thread for {waited:.0f} s: all environments are busy"
-            waiting.set_exception(EnvTimeoutError(text, seconds=waited))
+            return EnvTimeoutError(text, seconds=waited)
+        return None
 
 
 class EnvThreads:
@@ -934,7 +939,7 @@ class EnvRunner:
             raise
 
     def start_step(self, action: Any, finish: Callable[[EnvCall], None]) -> bool:
-        """Start a step in a thread, without the cost of a task and without a time limit.
+        """Start a step in a thread, without the cost of a task. The caller watches its time.
 
         Args:
             action: The agent's action.
@@ -952,7 +957,12 @@ class EnvRunner:
         if adapter.step_is_async:
             return False
         self._call = EnvCall(
-            partial(adapter.step, action), "step", owner=self._owner, finish=finish
+            partial(adapter.step, action),
+            "step",
+            owner=self._owner,
+            finish=finish,
+            limit_s=self.timeout_s,
+            submitted_at=monotonic(),
         )
         self.threads.start(self._call)
         return True
@@ -975,6 +985,10 @@ class EnvRunner:
         except BaseException as error:
             self.step_failed(error)
             raise _failure_of("step", error) from None
+
+    def late(self, now: float, blocked_s: float) -> EnvTimeoutError | None:
+        """Return the error of the step that was started if its time is over; see `EnvCall.late`."""
+        return None if self._call is None else self._call.late(now, blocked_s)
 
     def step_failed(self, error: BaseException) -> None:
         """Mark the environment as unusable, if this error requires a new one."""

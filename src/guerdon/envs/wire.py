@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -27,6 +27,8 @@ UNSENDABLE = (
     PydanticSerializationError, UnicodeError, ValueError, TypeError, OverflowError, RecursionError
 )  # fmt: skip
 
+# The usual most bytes of a frame: the receiver works on one while the next is written.
+FRAME_BYTES = 2**20
 # MessagePack's extension type of an array, and the arrays that it may have.
 ARRAY = 1
 ARRAY_TYPES = ["|b1", "|i1", "|u1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<i8", "<u8", "<f8"]
@@ -135,11 +137,12 @@ class JsonCodec:
     Example:
         >>> codec = JsonCodec()
         >>> codec.frame([codec.encode(3, "step", {"text": "hi"}), codec.encode(4, "close", None)])
-        b'[[3,"step",{"text":"hi"}],[4,"close",null]]'
+        '[[3,"step",{"text":"hi"}],[4,"close",null]]'
         >>> codec.decode(b'[[3,"close"]]')
         [[3, 'close']]
     """
 
+    name = JSON
     is_text = True
 
     def encode(self, number: int | None, kind: str, data: Any) -> bytes:
@@ -147,11 +150,11 @@ class JsonCodec:
         head = "null" if number is None else str(number)
         return b'[%s,"%s",%s]' % (head.encode(), kind.encode(), data_json(data))
 
-    def frame(self, encoded: list[bytes]) -> bytes:
+    def frame(self, encoded: list[bytes]) -> str:
         """Return several calls or answers as one frame."""
-        return b"[%s]" % b",".join(encoded)
+        return (b"[%s]" % b",".join(encoded)).decode()
 
-    def decode(self, frame: bytes, *, is_trusted: bool = False) -> Any:
+    def decode(self, frame: str | bytes, *, is_trusted: bool = False) -> Any:
         """Return the content of a frame.
 
         Args:
@@ -178,6 +181,7 @@ class MsgpackCodec:
         ImportError: msgspec is not installed.
     """
 
+    name = MSGPACK
     is_text = False
 
     def __init__(self) -> None:
@@ -289,3 +293,17 @@ def codecs() -> dict[str, Any]:
         return {MSGPACK: MsgpackCodec(), JSON: JsonCodec()}
     except ImportError:
         return {JSON: JsonCodec()}
+
+
+def frames(codec: Any, encoded: Sequence[bytes], max_bytes: int = FRAME_BYTES) -> Iterator[Any]:
+    """Yield frames of several calls or answers, each with at most `max_bytes` or with only one."""
+    taken: list[bytes] = []
+    size = 0
+    for each in encoded:
+        if taken and size + len(each) > max_bytes:
+            yield codec.frame(taken)
+            taken, size = [], 0
+        taken.append(each)
+        size += len(each) + 1
+    if taken:
+        yield codec.frame(taken)

@@ -117,6 +117,74 @@ def validated(fields: Any, kind: type[ModelT], *, what: str, server: str) -> Mod
         ) from error
 
 
+class Connector:
+    """Opens connections to one server.
+
+    Args:
+        url: The address, see `websocket_url`.
+        token: The bearer token.
+        transport: Opens the WebSockets; by default over the network.
+        connect_timeout_s: Seconds to wait for a connection.
+        retries: Whether connecting to a server that was reached before is retried.
+        reached: Whether the server was reached before.
+
+    Attributes:
+        url: The address without secrets.
+        reached: Whether the server was reached.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        transport: WebSocketTransport | None = None,
+        connect_timeout_s: float = 10.0,
+        retries: bool = True,
+        reached: bool = False,
+    ) -> None:
+        self._url, self.url = url, shown_url(url)
+        self._transport = transport or NetworkTransport()
+        self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        self._connect_timeout_s = connect_timeout_s
+        self._retries = retries
+        self.reached = reached
+
+    async def connect(self) -> WebSocket:
+        """Open a connection; the exceptions are those of `RemoteSession.open`."""
+        limit = self._connect_timeout_s
+        refused: Exception | None = None
+        try:
+            async with asyncio.timeout(limit):
+                while True:
+                    try:
+                        socket = await self._transport.connect(self._url, self._headers)
+                    except (OSError, InvalidMessage) as error:
+                        if not (self.reached and self._retries):
+                            raise
+                        refused = error
+                        await asyncio.sleep(RETRY_S)
+                    else:
+                        self.reached = True
+                        return socket
+        except TimeoutError as error:
+            if refused is not None:
+                raise ConnectionLostError(
+                    f"can't connect to {self.url} for {limit:g} s: {refused}"
+                ) from refused
+            raise ClientTimeoutError(
+                f"no connection to {self.url} within {limit:g} s", seconds=limit
+            ) from error
+        except InvalidStatus as error:
+            response = error.response
+            reason = (response.body or b"").decode(errors="replace")[:500]
+            raise ServerError(
+                f"{self.url} refused: {reason}", code=str(response.status_code)
+            ) from error
+        except (OSError, WebSocketException) as error:
+            raise ConnectionLostError(f"can't connect to {self.url}: {error}") from error
+
+
 class RemoteSession:
     """One session on a server.
 
@@ -142,13 +210,16 @@ class RemoteSession:
         retries: bool = True,
         reached: bool = False,
     ) -> None:
-        self._url, self.url = url, shown_url(url)
+        self.url = shown_url(url)
         self.number = 0
-        self._transport = transport or NetworkTransport()
-        self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
-        self._connect_timeout_s = connect_timeout_s
-        self._retries = retries
-        self._reached = reached
+        self._connector = Connector(
+            url,
+            token=token,
+            transport=transport,
+            connect_timeout_s=connect_timeout_s,
+            retries=retries,
+            reached=reached,
+        )
         self._socket: WebSocket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the socket
         self._turn = asyncio.Lock()
@@ -176,40 +247,12 @@ class RemoteSession:
             elsewhere = self._loop is not asyncio.get_running_loop()
             if socket is None or self._unanswered or elsewhere or not socket.is_open:
                 await self.drop()
-                await self._connect()
+                self.adopt(await self._connector.connect())
 
-    async def _connect(self) -> None:
-        limit = self._connect_timeout_s
-        refused: Exception | None = None
-        try:
-            async with asyncio.timeout(limit):
-                while self._socket is None:
-                    try:
-                        self._socket = await self._transport.connect(self._url, self._headers)
-                    except (OSError, InvalidMessage) as error:
-                        if not (self._reached and self._retries):
-                            raise
-                        refused = error
-                        await asyncio.sleep(RETRY_S)
-        except TimeoutError as error:
-            if refused is not None:
-                raise ConnectionLostError(
-                    f"can't connect to {self.url} for {limit:g} s: {refused}"
-                ) from refused
-            raise ClientTimeoutError(
-                f"no connection to {self.url} within {limit:g} s", seconds=limit
-            ) from error
-        except InvalidStatus as error:
-            response = error.response
-            reason = (response.body or b"").decode(errors="replace")[:500]
-            raise ServerError(
-                f"{self.url} refused: {reason}", code=str(response.status_code)
-            ) from error
-        except (OSError, WebSocketException) as error:
-            raise ConnectionLostError(f"can't connect to {self.url}: {error}") from error
-        self._reached = True
+    def adopt(self, socket: WebSocket) -> None:
+        """Go on with a connection that was just opened."""
+        self._socket, self._loop = socket, asyncio.get_running_loop()
         self.number += 1
-        self._loop = asyncio.get_running_loop()
 
     async def request(self, message: bytes, kind: str, timeout_s: float) -> Any:
         """Send a message, and return the data of its answer.
@@ -237,7 +280,7 @@ class RemoteSession:
                 ) from error
             received, data = await self._parse(answer)
             if received == "error":
-                raise _server_error(data)
+                raise server_error(data)
             if received != kind:
                 await self.drop()
                 raise ConnectionLostError(
@@ -272,7 +315,7 @@ class RemoteSession:
             while self._unanswered:
                 kind, data = await self._parse(await socket.recv(decode=False))
                 if kind == "error" and data["code"] in FATAL:
-                    raise _server_error(data)
+                    raise server_error(data)
                 self._unanswered -= 1
             await socket.send(message, text=True)
             self._sent = True
@@ -343,7 +386,8 @@ async def _last_error(socket: WebSocket) -> bytes | None:
         return message if any(f'"{code}"'.encode() in message for code in FATAL) else None
 
 
-def _server_error(data: dict[str, Any]) -> ServerError:
+def server_error(data: Mapping[str, Any]) -> ServerError:
+    """Return the exception for an error that a server has sent."""
     errors = data.get("errors")
     fields = errors if isinstance(errors, list) else ()
     return ServerError(str(data["message"]), code=data["code"], errors=fields, details=data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
@@ -121,10 +121,15 @@ class NetworkTransport:
     Args:
         max_message_bytes: The largest message to accept.
         keepalive_s: Seconds between two pings, and for the answer to one; None for no pings.
+        subprotocols: The sub-protocols to offer, which an `EnvClient` doesn't need.
     """
 
     def __init__(
-        self, *, max_message_bytes: int = MAX_MESSAGE, keepalive_s: float | None = 20.0
+        self,
+        *,
+        max_message_bytes: int = MAX_MESSAGE,
+        keepalive_s: float | None = 20.0,
+        subprotocols: Sequence[str] = (),
     ) -> None:
         self._options: dict[str, Any] = {
             "max_size": max_message_bytes,
@@ -133,6 +138,7 @@ class NetworkTransport:
             "open_timeout": None,
             "close_timeout": CLOSE_TIMEOUT_S,
             "compression": None,  # it halves the throughput
+            "subprotocols": list(subprotocols) or None,
         }
 
     async def connect(self, url: str, headers: Mapping[str, str]) -> WebSocket:

@@ -53,7 +53,7 @@ class ClientMessage(BaseModel):
     data: Any = None
 
 
-def parse_message(text: str | bytes | None, max_config_bytes: int = 2**20) -> ClientMessage:
+def parse_message(text: str | bytes, max_config_bytes: int = 2**20) -> ClientMessage:
     """Parse a message of a session.
 
     Example:
@@ -61,13 +61,13 @@ def parse_message(text: str | bytes | None, max_config_bytes: int = 2**20) -> Cl
         ClientMessage(type='step', data={'text': 'hi'})
 
     Args:
-        text: The message; None for a binary frame.
+        text: The message; bytes are of a binary frame, which the protocol doesn't have.
         max_config_bytes: The largest change of the configuration.
 
     Raises:
         ProtocolError: It is not JSON, of an unknown type, or invalid.
     """
-    if text is None:
+    if isinstance(text, bytes):
         raise ProtocolError(ErrorCode.INVALID_JSON, "a message is a text frame, not a binary one")
     try:
         message = ClientMessage.model_validate(from_json(text, allow_inf_nan=False))
@@ -136,8 +136,18 @@ class ProtocolError(Exception):
 
 def error_frame(error: ProtocolError) -> str:
     """Return the WebSocket message for an error."""
-    data = {"message": error.message, "code": error.code, **error.details}
-    return json.dumps({"type": "error", "data": data}, default=str)
+    return json.dumps({"type": "error", "data": error_data(error)}, default=str)
+
+
+def error_data(error: ProtocolError) -> dict[str, Any]:
+    """Return what a client is sent about an error."""
+    return {"message": error.message, "code": error.code, **error.details}
+
+
+def plain_data(data: Any) -> Any:
+    """Return data that every codec can represent; the text of an exception may have surrogates."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, default=str)
+    return from_json(text.encode("utf-8", "replace"))
 
 
 def validation_error(
@@ -262,10 +272,10 @@ def answer_json_rpc(request: Any) -> dict[str, Any]:
     return _rpc_error(number, METHOD_NOT_FOUND, message)
 
 
-def answer_json_rpc_text(text: str | bytes | None) -> str:
-    """Answer a JSON-RPC request that is not parsed yet; None for a binary frame."""
+def answer_json_rpc_text(text: str | bytes) -> str:
+    """Answer a JSON-RPC request that is not parsed yet."""
     try:
-        request = from_json(text or b"", allow_inf_nan=False)
+        request = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError):
         return json.dumps(_rpc_error(None, PARSE_ERROR, "the request is not JSON"))
     return json.dumps(answer_json_rpc(request))

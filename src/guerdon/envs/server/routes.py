@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from guerdon.envs.runner import EnvRunner
+from guerdon.envs.server.batches import WebSockets
 from guerdon.envs.server.limits import BodyLimits
 from guerdon.envs.server.monitoring import log
 from guerdon.envs.server.openapi import EnvTypes, openapi_document
@@ -73,7 +74,7 @@ class Endpoints:
             Route("/reset", self.reset, methods=["POST"]),
             Route("/step", self.step, methods=["POST"]),
             Route("/mcp", self.mcp, methods=["POST"]),
-            WebSocketRoute("/ws", self._sessions),
+            WebSocketRoute("/ws", WebSockets(self._sessions)),
             WebSocketRoute("/mcp", self.mcp_websocket),
         ]
 

@@ -10,7 +10,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -43,6 +43,7 @@ from guerdon.errors import (
 )
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
+from guerdon.types.observation import Observation
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -91,17 +92,18 @@ class Connection:
         self._close_timeout_s = close_timeout_s
         self._early: deque[MutableMapping[str, Any]] = deque()
 
-    async def accept(self) -> None:
+    async def accept(self, subprotocol: str | None = None) -> None:
         """Accept the handshake.
 
         Raises:
             SessionEnd: The client has left.
         """
         await self._receive()
-        await self._emit({"type": "websocket.accept"})
+        chosen = {} if subprotocol is None else {"subprotocol": subprotocol}
+        await self._emit({"type": "websocket.accept", **chosen})
 
-    async def receive(self) -> str | None:
-        """Return the next message; None for a binary one.
+    async def receive(self) -> str | bytes:
+        """Return the next message: a string, or bytes for a binary one.
 
         Raises:
             SessionEnd: The client has left.
@@ -109,8 +111,9 @@ class Connection:
         event = self._early.popleft() if self._early else await self._receive()
         if event["type"] == "websocket.disconnect":
             raise _gone(event)
-        text: str | None = event.get("text")
-        return text
+        text = event.get("text")
+        message: str | bytes = event["bytes"] if text is None else text
+        return message
 
     async def wait_until_gone(self) -> None:
         """Keep up to `MAX_EARLY` messages for later until the client leaves.
@@ -124,13 +127,14 @@ class Connection:
                 raise _gone(event)
             self._early.append(event)
 
-    async def send(self, text: str) -> None:
-        """Send a message.
+    async def send(self, message: str | bytes) -> None:
+        """Send a message; bytes in a binary frame.
 
         Raises:
             SessionEnd: The client has left.
         """
-        await self._emit({"type": "websocket.send", "text": text})
+        kind = "text" if isinstance(message, str) else "bytes"
+        await self._emit({"type": "websocket.send", kind: message})
 
     async def close(self, code: int, reason: str, error: ProtocolError | None = None) -> None:
         """Close the connection, after an error if there is one, unless the client has left."""
@@ -193,7 +197,7 @@ class SessionManager:
         self.runtime: RewardRuntime | None = None
         self.metadata: dict[str, Any] = {}
         self.metrics = Metrics()
-        self.sessions: set[Session] = set()
+        self.sessions: set[EnvSession] = set()
         self.metrics.sessions.set_function(lambda: len(self.sessions))
         self.metrics.hanging.set_function(
             lambda: 0 if self._threads is None else self._threads.stuck
@@ -355,14 +359,18 @@ class SessionManager:
             await connection.close(1000, error.code, error)
             return
         session = Session(self, connection)
+        self.add(session)
+        await session.run()
+
+    def add(self, session: EnvSession) -> None:
+        """Add a session that begins."""
         self.sessions.add(session)
         self.metrics.opened.inc()
         if self._timer is None:
             self._end_idle()
         log("session opened", level="debug", session=session.id, sessions=len(self.sessions))
-        await session.run()
 
-    def remove(self, session: Session, reason: str) -> None:
+    def remove(self, session: EnvSession, reason: str) -> None:
         """Remove a session that has ended."""
         self.sessions.discard(session)
         self.metrics.closed.labels(reason).inc()
@@ -400,13 +408,17 @@ class SessionManager:
         log(f"{kind} failed", level="warning", trace=trace, session=session, error=message)
 
     async def reset(
-        self, runner: EnvRunner, request: ResetRequest, *, session: int | None = None
+        self,
+        runner: EnvRunner,
+        request: ResetRequest,
+        *,
+        session: int | None = None,
+        encode: Callable[[Any], bytes] = observation_json,
     ) -> bytes:
-        """Begin an episode, count it, and return its first observation as JSON."""
+        """Begin an episode, count it, and return its first observation, encoded."""
         self.metrics.calls.labels("reset").inc()
         try:
-            observation = await runner.reset(request.seed, request.episode_id, request.model_extra)
-            return observation_json(observation)
+            return encode(await runner.reset(request.seed, request.episode_id, request.model_extra))
         except Exception as error:
             raise self.failure("reset", error, session=session) from error
 
@@ -418,17 +430,47 @@ class SessionManager:
         timeout_s: float | None = None,
         extra: Mapping[str, Any] | None = None,
         session: int | None = None,
+        encode: Callable[[Any], bytes] = observation_json,
     ) -> bytes:
-        """Take a step, count it and what failed in it, and return its observation as JSON."""
-        start = perf_counter()
-        observation = None
+        """Take a step, count it and what failed in it, and return its observation, encoded."""
+        start = monotonic()
         try:
             observation = await runner.step(action, timeout_s, extra)
-            seconds = perf_counter() - start
-            text = observation_json(observation)
         except Exception as error:
-            self.metrics.observe_step(perf_counter() - start, None)
-            raise self.failure("step", error, session=session) from error
+            raise self.step_failed(error, start, session=session) from error
+        return self.stepped(observation, start, session=session, encode=encode)
+
+    def step_failed(
+        self, error: Exception, start: float, *, session: int | None = None
+    ) -> ProtocolError:
+        """Count a step that failed, and return the error for the client."""
+        self.metrics.observe_step(monotonic() - start, None)
+        return self.failure("step", error, session=session)
+
+    def stepped(
+        self,
+        observation: Observation,
+        start: float,
+        *,
+        session: int | None = None,
+        encode: Callable[[Any], bytes] = observation_json,
+    ) -> bytes:
+        """Count a step and what failed in it, and return its observation, encoded.
+
+        Args:
+            observation: What the environment returned.
+            start: When the step began, on the monotonic clock.
+            session: The session's number, for the log.
+            encode: Encodes the observation.
+
+        Raises:
+            ProtocolError: It can't be encoded, or its reward failed and that counts as an error.
+        """
+        seconds = monotonic() - start
+        try:
+            text = encode(observation)
+        except Exception as error:
+            raise self.step_failed(error, start, session=session) from error
         self.metrics.observe_step(seconds, observation)
         metadata = observation.metadata
         if ERROR in metadata:
@@ -440,12 +482,23 @@ class SessionManager:
             self.report("reward_dealt_with", metadata[HANDLED], session=session)
         return text
 
-    async def state(self, runner: EnvRunner, *, session: int | None = None) -> bytes:
-        """Return the state of the episode as JSON."""
+    async def state(
+        self,
+        runner: EnvRunner,
+        *,
+        session: int | None = None,
+        encode: Callable[[Any], bytes] = state_json,
+    ) -> bytes:
+        """Return the state of the episode, encoded."""
         try:
-            return state_json(await runner.state())
+            return encode(await runner.state())
         except Exception as error:
             raise self.failure("state", error, session=session) from error
+
+    def count_refusal(self, error: ProtocolError) -> None:
+        """Count a request that was refused, unless `failure` has counted it."""
+        if error.code is not ErrorCode.EXECUTION_ERROR:
+            self.metrics.failures.labels(error.code.lower()).inc()
 
     def validated(
         self, model: type[ModelT], data: Any, what: str, *, loc: tuple[str, ...] = ()
@@ -496,7 +549,7 @@ class SessionManager:
             for session in list(self.sessions):
                 session.stop(SessionEnd("server stopping", error, close_code=1001), now=now)
             if self.sessions:
-                await asyncio.wait([session.task for session in self.sessions], timeout=grace_s)
+                await asyncio.wait({session.task for session in self.sessions}, timeout=grace_s)
             if not self.sessions:
                 break
             log("sessions are still running", level="warning", sessions=len(self.sessions))
@@ -511,31 +564,88 @@ class SessionManager:
             self._threads = None
 
 
-class Session:
-    """One client's WebSocket and its environment.
+class EnvSession:
+    """One environment of a client, and its configuration; `Session` and `BatchSession` are these.
 
     Attributes:
         id: Its number, for the log.
         runtime: The reward configuration of this session, if it has changed that for itself.
+        runner: Runs the environment.
         is_waiting: Whether it waits for the client, or for its environment to be made.
-        is_sending: Whether it sends an answer.
         last_active: When it last answered, on the monotonic clock; infinity before it is open.
         task: The task that serves it.
     """
 
-    def __init__(self, manager: SessionManager, connection: Connection) -> None:
+    task: Any
+
+    def __init__(self, manager: SessionManager) -> None:
         self.id = next(_numbers)
         self.runtime: RewardRuntime | None = None
         self.is_waiting = True
-        self.is_sending = False
         self.last_active = math.inf
         self.runner = manager.runner(
             lambda: self.runtime or manager.runtime, name=f"session {self.id}"
         )
         self._manager = manager
+
+    def stop(self, end: SessionEnd, *, now: bool = False) -> None:
+        """End the session: at once if it is waiting or `now`, else after its answer."""
+        raise NotImplementedError
+
+    async def open(self) -> None:
+        """Make the environment.
+
+        Raises:
+            SessionEnd: It can't be made.
+        """
+        try:
+            await self.runner.open()
+        except Exception as error:
+            what = "the environment can't be made"
+            code = ErrorCode.FACTORY_ERROR
+            failure = self._manager.failure("factory", error, what=what, code=code, session=self.id)
+            raise SessionEnd("factory failed", failure) from error
+
+    async def configure(self, change: Any) -> dict[str, Any]:
+        """Return the reward configuration, after a change for this session alone.
+
+        Raises:
+            ProtocolError: The change is invalid.
+        """
+        common = await self._manager.configuration()
+        if change is None:
+            return await asyncio.to_thread((self.runtime or common).to_dict)
+        runtime = self.runtime or common.fork()
+        try:
+            answer = await self._manager.update(runtime, change, by=f"session {self.id}")
+        except RewardConfigError as error:
+            raise config_error(error) from error
+        self.runtime = runtime
+        if answer["change"] is not None:
+            common.audit.append({**answer["change"], "session": self.id})
+        return answer
+
+    async def close_environment(self, reason: str) -> None:
+        """Close the environment, and remove the session."""
+        try:
+            await self.runner.close(self._manager.limits.close_timeout_s)
+        finally:
+            self._manager.remove(self, reason)
+
+
+class Session(EnvSession):
+    """One client's WebSocket and its environment.
+
+    Attributes:
+        is_sending: Whether it sends an answer.
+    """
+
+    def __init__(self, manager: SessionManager, connection: Connection) -> None:
+        super().__init__(manager)
+        self.is_sending = False
         self._threads = manager.threads
         self._connection = connection
-        self.task: Any = asyncio.current_task()
+        self.task = asyncio.current_task()
         self._end: SessionEnd | None = None
         self._busy_since = monotonic()
         self._watching: asyncio.Task[None] | None = None
@@ -573,15 +683,10 @@ class Session:
             await self._close(end)
 
     async def _serve(self) -> None:
-        manager, threads = self._manager, self._threads
+        threads = self._threads
         threads.watch(self.watch)
         try:
-            await self.runner.open()
-        except Exception as error:
-            what = "the environment can't be made"
-            code = ErrorCode.FACTORY_ERROR
-            failure = manager.failure("factory", error, what=what, code=code, session=self.id)
-            raise SessionEnd("factory failed", failure) from error
+            await self.open()
         finally:
             threads.alarms.discard(self.watch)
             self._unwatch()
@@ -601,17 +706,16 @@ class Session:
                     self._unwatch()
         raise self._end
 
-    async def _respond(self, text: str | None) -> None:
+    async def _respond(self, text: str | bytes) -> None:
         try:
             answer = await self._answer(text)
         except ProtocolError as error:
-            if error.code is not ErrorCode.EXECUTION_ERROR:  # which is counted already
-                self._manager.metrics.failures.labels(error.code.lower()).inc()
+            self._manager.count_refusal(error)
             answer = error_frame(error)
         self.is_sending, self._busy_since = True, monotonic()
         await self._connection.send(answer)
 
-    async def _answer(self, text: str | None) -> str:
+    async def _answer(self, text: str | bytes) -> str:
         manager = self._manager
         message = parse_message(text, manager.limits.max_config_bytes)
         kind, data = message.type, message.data
@@ -625,28 +729,13 @@ class Session:
             content = await manager.state(self.runner, session=self.id)
             return f'{{"type":"state","data":{content.decode()}}}'
         elif kind == "config":
-            return await self._configure(data)
+            answer = {"type": "config", "data": await self.configure(data)}
+            return json.dumps(answer, allow_nan=False, default=str)
         elif kind == "mcp":
             return json.dumps({"type": "mcp", "data": answer_json_rpc(data)})
         else:
             raise SessionEnd("client closed")
         return f'{{"type":"observation","data":{content.decode()}}}'
-
-    async def _configure(self, change: Any) -> str:
-        """Return the reward configuration, after a change for this session alone."""
-        common = await self._manager.configuration()
-        if change is None:
-            answer: Any = await asyncio.to_thread((self.runtime or common).to_dict)
-        else:
-            runtime = self.runtime or common.fork()
-            try:
-                answer = await self._manager.update(runtime, change, by=f"session {self.id}")
-            except RewardConfigError as error:
-                raise config_error(error) from error
-            self.runtime = runtime
-            if answer["change"] is not None:
-                common.audit.append({**answer["change"], "session": self.id})
-        return json.dumps({"type": "config", "data": answer}, allow_nan=False, default=str)
 
     # Watching the client while its environment works --------------------------------------------
 
@@ -676,7 +765,4 @@ class Session:
             if end.close_code:
                 await self._connection.close(end.close_code, end.reason, end.error)
         finally:
-            try:
-                await self.runner.close(self._manager.limits.close_timeout_s)
-            finally:
-                self._manager.remove(self, end.reason)
+            await self.close_environment(end.reason)
