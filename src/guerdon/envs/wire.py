@@ -29,6 +29,8 @@ UNSENDABLE = (
 
 # The usual most bytes of a frame: the receiver works on one while the next is written.
 FRAME_BYTES = 2**20
+# The most bytes of a frame beside its calls and their commas.
+FRAME_OVERHEAD = 8
 # MessagePack's extension type of an array, and the arrays that it may have.
 ARRAY = 1
 ARRAY_TYPES = ["|b1", "|i1", "|u1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<i8", "<u8", "<f8"]
@@ -298,11 +300,11 @@ def codecs() -> dict[str, Any]:
 def frames(codec: Any, encoded: Sequence[bytes], max_bytes: int = FRAME_BYTES) -> Iterator[Any]:
     """Yield frames of several calls or answers, each with at most `max_bytes` or with only one."""
     taken: list[bytes] = []
-    size = 0
+    size = FRAME_OVERHEAD
     for each in encoded:
         if taken and size + len(each) > max_bytes:
             yield codec.frame(taken)
-            taken, size = [], 0
+            taken, size = [], FRAME_OVERHEAD
         taken.append(each)
         size += len(each) + 1
     if taken:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import SerializationInfo
+from pydantic import SerializationInfo, WrapSerializer
 from pydantic_core import CoreSchema, core_schema
 
 if TYPE_CHECKING:
@@ -112,3 +112,11 @@ def _cast(array: Any, dtype: Any) -> Any:
 def _serialized(array: Any, info: SerializationInfo) -> Any:
     keep = getattr(info.context, "keep_array", None)
     return array.tolist() if keep is None else keep(array)
+
+
+def _serialized_if_array(value: Any, handler: Any, info: SerializationInfo) -> Any:
+    return _serialized(value, info) if hasattr(value, "dtype") else handler(value)
+
+
+# Any value; one that is an array is nested lists in JSON.
+MaybeArray: TypeAlias = Annotated[Any, WrapSerializer(_serialized_if_array, when_used="json")]

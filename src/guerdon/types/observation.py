@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from guerdon._background import wait_for
 from guerdon._validation import as_score
 from guerdon.errors import EnvDefinitionError
+from guerdon.types.arrays import MaybeArray
 
 __all__ = ["GenericObservation", "Observation", "StepResult"]
 
@@ -136,6 +137,8 @@ class GenericObservation(Observation):
     """
 
     model_config = ConfigDict(extra="allow")
+
+    __pydantic_extra__: dict[str, MaybeArray] = Field(init=False)
 
 
 @dataclass(slots=True)

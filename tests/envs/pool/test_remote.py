@@ -8,6 +8,7 @@ import pytest
 
 from guerdon import EnvPool, Observation
 from guerdon.envs.pool.remote import RemoteBackend
+from guerdon.envs.wire import JSON, MSGPACK, codecs
 from guerdon.errors import ConnectionLostError, InvalidArgumentError, ServerError
 from guerdon.types import GenericObservation
 from tests.envs.worlds import SOON, Board, Deed, Server, unsigned
@@ -15,6 +16,15 @@ from tests.envs.worlds import SOON, Board, Deed, Server, unsigned
 pytestmark = pytest.mark.edge  # real servers and processes
 
 SHORT = 0.3
+
+
+@pytest.fixture(autouse=True, params=["msgpack", "json", "separate"])
+def wire(request, monkeypatch):
+    """What the client offers: batches in either codec, or none, as to a server without them."""
+    offered = {MSGPACK: request.param == "msgpack", JSON: request.param != "separate"}
+    known = {name: codec for name, codec in codecs().items() if offered[name]}
+    monkeypatch.setattr("guerdon.envs.pool.remote.codecs", lambda: known)
+    return request.param
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from guerdon._validation import shown
 from guerdon.envs.client.transport import WebSocket
-from guerdon.envs.wire import FRAME_BYTES, UNSENDABLE, codecs, frames
+from guerdon.envs.wire import FRAME_BYTES, FRAME_OVERHEAD, UNSENDABLE, codecs, frames
 from guerdon.errors import ConnectionLostError, InvalidArgumentError
 
 # Seconds to wait for the first frame of a server.
@@ -64,7 +63,7 @@ class BatchConnection:
             async with asyncio.timeout(READY_S):
                 [(_, kind, data)] = self._decoded(await self._socket.recv(decode=False))
             if kind != "ready":
-                raise ConnectionLostError(f"{self._url} refused: {shown(data)}")
+                raise ValueError(f"{kind!r:.20}, {data!r:.80}")
             self.free_sessions = int(data["free_sessions"])
             self._max_bytes = int(data["max_message_bytes"])
         except (TimeoutError, ConnectionClosed, ValueError, TypeError, KeyError) as error:
@@ -87,7 +86,7 @@ class BatchConnection:
             encoded = self._codec.encode(number, kind, data)
         except UNSENDABLE as error:
             raise InvalidArgumentError(f"{kind} is not JSON-serializable: {error}") from error
-        if len(encoded) + 8 > self._max_bytes:
+        if len(encoded) + FRAME_OVERHEAD > self._max_bytes:
             raise InvalidArgumentError(
                 f"{kind} has {len(encoded)} bytes, {self._url} accepts {self._max_bytes}"
             )
@@ -95,7 +94,7 @@ class BatchConnection:
         self._has_calls.set()
 
     async def _send(self) -> None:
-        size = min(FRAME_BYTES, self._max_bytes - 8)
+        size = min(FRAME_BYTES, self._max_bytes)
         while True:
             await self._has_calls.wait()
             self._has_calls.clear()
@@ -115,7 +114,7 @@ class BatchConnection:
         except ConnectionClosed as error:
             reason = f"{self._url} closed the connection ({error})"
         except (ValueError, TypeError) as error:
-            reason = f"{self._url} sent a frame that is invalid: {error!r:.100}"
+            reason = f"{self._url} sent what {self._codec.name} doesn't allow: {error!s:.200}"
             self._socket.abort()
         self._tasks[1].cancel()
         self._lost(

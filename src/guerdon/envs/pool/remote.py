@@ -225,7 +225,7 @@ class _Batched(_Sessions):
         if kind == "error":
             error = server_error({"message": None, **data, "code": str(data.get("code", ""))})
             if number is None:
-                raise ValueError(str(error))  # a frame was refused
+                raise ValueError(f"it refused a frame: {error}")
             if error.code in FATAL:
                 self._forget(number)
         if call is None:  # it was given up, or its session was ended by the server

@@ -1,0 +1,195 @@
+"""What is written on the wire, by both codecs, and what is refused."""
+
+import contextlib
+from typing import Annotated
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from guerdon import Observation
+from guerdon.envs.wire import (
+    ARRAY_TYPES,
+    UNSENDABLE,
+    JsonCodec,
+    MsgpackCodec,
+    NotFiniteError,
+    frames,
+    model_json,
+)
+from guerdon.types import ArrayField, GenericObservation
+
+BOTH = [JsonCodec(), MsgpackCodec()]
+
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+numbers = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False)
+)
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), numbers, texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)),
+    max_leaves=12,
+)
+any_array = st.sampled_from(ARRAY_TYPES).flatmap(
+    lambda kind: arrays.arrays(kind, arrays.array_shapes(min_dims=0, min_side=0, max_dims=4))
+)
+
+
+class Screen(Observation):
+    frame: Annotated[np.ndarray, ArrayField()]
+    beside: object = None
+
+
+def names(codec):
+    return type(codec).__name__
+
+
+@pytest.mark.parametrize("codec", BOTH, ids=names)
+@given(st.lists(st.tuples(st.integers(0, 2**53 - 1), values), max_size=4))
+def test_codec_round_trips(codec, calls):
+    encoded = [codec.encode(number, "step", data) for number, data in calls]
+    decoded = codec.decode(codec.frame(encoded))
+    assert decoded == [[number, "step", data] for number, data in calls]
+
+
+@given(any_array, values)
+def test_msgpack_codec_carries_arrays_as_bytes(array, beside):
+    codec = MsgpackCodec()
+    for data in (
+        {"frame": array, "beside": beside},
+        Screen(frame=array, beside=beside, metadata={"frame": array}),
+    ):
+        [[_, _, sent]] = codec.decode(codec.frame([codec.encode(0, "observation", data)]))
+        frame = sent["frame"]
+        assert (frame.dtype, frame.shape) == (array.dtype, array.shape)
+        assert frame.tobytes() == np.ascontiguousarray(array).tobytes()
+        assert sent["beside"] == beside
+        frame[...] = 1  # it can be written to
+
+
+@pytest.mark.parametrize("part", [np.s_[::2], np.s_[:, ::-1], np.s_[1, 2], np.s_[:0]])
+@pytest.mark.parametrize("dtype", ["uint8", ">f4", "bool"])
+def test_msgpack_codec_carries_parts_of_arrays_in_any_byte_order(part, dtype):
+    array = np.asarray(np.arange(12).reshape(3, 4).astype(dtype)[part])
+    codec = MsgpackCodec()
+    [[_, _, sent]] = codec.decode(codec.frame([codec.encode(0, "step", {"a": array})]))
+    assert np.array_equal(sent["a"], array)
+    assert sent["a"].dtype == array.dtype.newbyteorder("<")
+
+
+@pytest.mark.parametrize("codec", BOTH, ids=names)
+def test_codec_gives_the_class_of_an_observation_its_array(codec):
+    frame = np.arange(6, dtype="float32").reshape(2, 3)
+    encoded = codec.encode(0, "observation", Screen(frame=frame, reward=0.5))
+    [[_, _, sent]] = codec.decode(codec.frame([encoded]))
+    screen = Screen.model_validate(sent)
+    assert (screen.reward, screen.frame.tolist()) == (0.5, frame.tolist())
+    generic = GenericObservation.model_validate(sent).frame
+    assert isinstance(generic, list if isinstance(codec, JsonCodec) else np.ndarray)
+
+
+@pytest.mark.parametrize("codec", BOTH, ids=names)
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"x": [1.0, float("nan")]},
+        {"x": float("-inf")},
+        GenericObservation(x={"y": float("inf")}),
+        {"x": object()},
+        {"x": np.array([None])},
+        {"x": np.array(["text"])},
+        {"x": "\ud800"},
+    ],
+    ids=range(7),
+)
+def test_codec_refuses_what_json_cant_represent(codec, data):
+    with pytest.raises(UNSENDABLE):
+        codec.encode(0, "step", data)
+
+
+def test_msgpack_codec_refuses_nan_beside_an_array_and_not_in_it():
+    codec = MsgpackCodec()
+    array = np.array([np.nan, np.inf])
+    [[_, _, sent]] = codec.decode(codec.frame([codec.encode(0, "x", {"a": array})]))
+    assert np.array_equal(sent["a"], array, equal_nan=True)
+    with pytest.raises(NotFiniteError, match="nan"):
+        codec.encode(0, "x", {"a": array, "b": [float("nan")]})
+
+
+def test_model_json_refuses_nan_in_an_array():
+    assert b"[[1.0]]" in model_json(Screen(frame=[[1.0]]))
+    with pytest.raises(UNSENDABLE, match=r"nan at \[0\]\[1\]"):
+        model_json(Screen(frame=[[1.0, float("nan")]]))
+
+
+def packed(*parts, code=1):
+    from msgspec import msgpack
+
+    return msgpack.encode([[0, "step", msgpack.Ext(code, msgpack.encode(parts))]])
+
+
+@pytest.mark.parametrize(
+    ("frame", "problem"),
+    [
+        (packed("|u1", [3], b"ab"), r"2 bytes for an array of \|u1 and shape \[3\]"),
+        (packed("<f4", [1], b"abc"), "3 bytes for an array"),
+        (packed("|u1", [-1, -2], b"ab"), "2 bytes for an array"),
+        (packed("|u1", [2**62, 4], b""), "0 bytes for an array"),
+        (packed("|O8", [1], b"8 bytes."), "allowed are"),
+        (packed(">f4", [1], b"four"), "allowed are"),
+        (packed("<U1", [1], b"four"), "allowed are"),
+        (packed("|u1", [1.5], b"a"), "Expected `int`"),
+        (packed("|u1", [1], "a"), "Expected `bytes`"),
+        (packed("|u1", [1]), "length 3"),
+        (packed("|u1", [1], b"a", b"a"), "length 3"),
+        (packed("|u1", [0] * 100, b""), "dimension"),
+        (packed("|u1", [1], b"a", code=2), "unknown extension type 2"),
+        (b"\xdd\xff\xff\xff\xff", "truncated"),
+        (b"\xc6\xff\xff\xff\xff", "truncated"),
+        (b"\x91" * 100_000, "nested too deeply"),
+        (b"\x91\xcb\x7f\xf0\0\0\0\0\0\0", "inf at"),
+        (b"\x91\xca\xff\xc0\0\0", "nan at"),
+        (b"\xc1", "malformed"),
+        (b"", "truncated"),
+    ],
+    ids=range(20),
+)
+def test_msgpack_codec_refuses_an_invalid_frame(frame, problem):
+    with pytest.raises(ValueError, match=problem):
+        MsgpackCodec().decode(frame)
+
+
+@pytest.mark.parametrize(
+    ("frame", "problem"),
+    [
+        ("", "EOF"),
+        ("[", "EOF"),
+        ("[NaN]", "expected value"),
+        ("[" * 100_000, "recursion"),
+        ('["\\ud800"]', "hex escape"),
+    ],
+    ids=range(5),
+)
+def test_json_codec_refuses_an_invalid_frame(frame, problem):
+    with pytest.raises(ValueError, match=problem):
+        JsonCodec().decode(frame)
+
+
+@given(st.binary(max_size=60), st.integers(0, 40), st.binary(max_size=3))
+def test_msgpack_codec_decodes_or_refuses_any_bytes(noise, cut, junk):
+    codec = MsgpackCodec()
+    call = codec.frame([codec.encode(1, "step", {"a": np.arange(3), "b": 0.5})])
+    for frame in (noise, call[:cut] + junk + call[cut + 1 :]):
+        with contextlib.suppress(ValueError):
+            codec.decode(frame)
+
+
+@given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 60))
+def test_frames_have_all_calls_in_order_and_at_most_so_many_bytes(sizes, limit):
+    codec = JsonCodec()
+    encoded = [codec.encode(number, "step", "x" * size) for number, size in enumerate(sizes)]
+    sent = list(frames(codec, encoded, limit))
+    assert [call[0] for frame in sent for call in codec.decode(frame)] == list(range(len(sizes)))
+    assert all(len(frame) <= limit or len(codec.decode(frame)) == 1 for frame in sent)
