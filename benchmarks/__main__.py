@@ -32,6 +32,7 @@ from benchmarks import (
     sandbox_programs,
     sessions_dropped,
     sessions_idle,
+    wire,
 )
 from benchmarks import score_command as command
 from benchmarks.timing import Counted, Findings, table
@@ -45,6 +46,7 @@ NAMES = (
     "import",
     "step",
     "serving",
+    "wire",
     "pool",
     "gymnasium",
     "idle",
@@ -65,7 +67,7 @@ def main() -> None:
     console = Console(width=None if Console().is_terminal else 150)
     names = arguments.only or NAMES
     openenv = missing = ""
-    if {"calls", "rollouts", "import", "serving"} & set(names):
+    if {"calls", "rollouts", "import", "serving", "wire"} & set(names):
         openenv, missing = openenv_home.make()
         missing = missing and f"not installed: {missing}"
     groups: dict[str, Callable[[], Findings]] = {
@@ -76,6 +78,7 @@ def main() -> None:
         "import": lambda: import_time.run(openenv, missing),
         "step": environment_step.run,
         "serving": lambda: environment_serving.run(openenv, missing),
+        "wire": lambda: wire.run(openenv, missing),
         "pool": environment_pool.run,
         "gymnasium": gymnasium_vector.run,
         "idle": sessions_idle.run,

@@ -195,19 +195,18 @@ def test_remote_session_uses_no_proxy_for_the_loopback(monkeypatch):
 
 
 def test_remote_session_retries_a_server_that_was_reached_before():
-    async def play():
-        refused = asyncio.Event()
-
-        async def noticed(*args):
+    class Notices(NetworkTransport):
+        async def connect(self, url, headers):
             try:
-                return await connected(*args)
+                return await super().connect(url, headers)
             except OSError:
                 refused.set()
                 raise
 
-        async with counting() as first, opened(first) as session:
-            connected = session._transport.connect
-            session._transport.connect = noticed
+    refused = asyncio.Event()
+
+    async def play():
+        async with counting() as first, opened(first, transport=Notices()) as session:
             await first.__aexit__()
             with pytest.raises(ConnectionLostError):
                 await asked(session, 1)
