@@ -158,6 +158,29 @@ def test_websocket_keeps_a_client_whose_message_waits_for_an_answer(serve, hold)
     assert raw.hear()["type"] == "state"
 
 
+def test_websocket_stops_reading_a_client_that_sends_on_during_a_step(serve, hold):
+    class Holds(Echo):
+        def step(self, action, **kwargs):
+            assert hold.wait(SOON)
+            return super().step(action)
+
+    raw = serve(Holds).raw()
+    raw.upgrade()
+    raw.frame(RESET)
+    raw.hear()
+    raw.frame(step("wait"))
+    more = frames(1, b"x" * 100, 100_000)
+    raw.socket.settimeout(0.5)
+    sent = 0
+    with suppress(TimeoutError):
+        while sent < 100 * MEGABYTE:
+            sent += raw.socket.send(more)
+    assert sent < 50 * MEGABYTE  # what the system's buffers take
+    raw.socket.settimeout(SOON)
+    hold.set()
+    assert raw.hear()["type"] == "observation"
+
+
 def test_websocket_answers_others_while_a_client_sends_without_pause(serve):
     served = serve()
     raw, count = served.raw(), 9000  # what is read at once

@@ -306,6 +306,15 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
         await super().run_asgi()
         self._abort_soon()
 
+    def send_receive_event_to_app(self) -> None:
+        if self.read_paused or not self.queue.empty() or len(self.frames[0]) >= SMALL_BYTES:
+            super().send_receive_event_to_app()
+            return
+        # Not for a single small message: pausing the reading and resuming it are system calls.
+        self.read_paused = True
+        super().send_receive_event_to_app()
+        self.read_paused = False
+
     async def receive(self) -> Any:
         if not self.queue.empty():  # other connections run between its messages
             await asyncio.sleep(0)
