@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
+import signal
 from collections import deque
 from collections.abc import AsyncIterator
 
@@ -11,7 +14,10 @@ from faults.counts import Ledger
 from faults.player import LIMIT_S, Disturbance, Player
 from faults.server import Proxy, Server
 from guerdon import EnvPool
+from guerdon.envs import ProcessBackend
 
+WORKERS = 3
+NOTICED_S = 0.1  # in which the pool has noticed that a process was killed
 REMOTE_HANG_S = 3.0  # for which an environment on a server hangs, which nobody can end
 
 
@@ -97,4 +103,41 @@ class Remote(Backend):
         return Disturbance("server killed", everyone, restart)
 
 
-BACKENDS: dict[str, type[Backend]] = {"threads": Backend, "remote": Remote}
+class Processes(Backend):
+    """Environments in processes of this machine, which are killed."""
+
+    alone = ()
+    shared = (*worlds.HANGS, *worlds.LETHAL)
+    harmless = (*Backend.harmless, *worlds.LEAKS)
+    is_disturbed = True
+
+    @contextlib.asynccontextmanager
+    async def running(self, world: str) -> AsyncIterator[None]:
+        """Let environments hang until they are killed."""
+        os.environ["FAULTS_HANG_S"] = str(worlds.LONG_S)
+        yield
+
+    def pool(self, world: str, n: int) -> EnvPool:
+        """Return a pool; environments of a process run one after the other, or in threads."""
+        threads = self.ledger.random.choice([1, n])
+        backend = ProcessBackend(
+            getattr(worlds, world), n, workers=WORKERS, threads_per_worker=threads
+        )
+        return EnvPool(backend=backend, n=n, timeout_s=LIMIT_S)
+
+    async def disturb(self, player: Player) -> Disturbance:
+        """Kill a process."""
+        victim = self.ledger.random.randrange(player.pool.n)
+
+        async def kill() -> None:
+            os.kill(player.processes[victim], signal.SIGKILL)
+            await asyncio.sleep(NOTICED_S)  # a reset that is sent before that fails, too
+
+        return Disturbance("process killed", player.sharing({victim}), kill)
+
+
+BACKENDS: dict[str, type[Backend]] = {
+    "threads": Backend,
+    "processes": Processes,
+    "remote": Remote,
+}

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import resource
+import signal
 import tempfile
 import threading
 import time
@@ -39,6 +40,7 @@ HEALS = "number, since the slot heals"
 SUBJECTS = {
     "command": "command",
     "server": "server",
+    "processes": "pool",
     "threads": "pool",
     "remote": "pool",
     "logger": "logger",
@@ -203,6 +205,9 @@ def _problems(ticket: Ticket, scores: set[float]) -> Iterator[str]:
 # Things left behind ------------------------------------------------------------------------------
 
 
+Inode = tuple[int, int]  # the device, and the number on it
+
+
 class Belongings:
     """The threads, descriptors, child processes, shared memory and temporary files of this process.
 
@@ -235,42 +240,57 @@ def _belongings() -> dict[tuple[str, object], str]:
             found["descriptor", number] = f"descriptor {os.readlink(f'/proc/self/fd/{number}')}"
         except FileNotFoundError:  # that of the listing
             continue
+    for child in _children():
+        found["process", child] = f"process {_command(child)}"
+    for path in Path(tempfile.gettempdir()).iterdir():
+        found["file", path] = f"file {path}"
+    for inode, name in _segments().items():
+        found["segment", inode] = f"segment {name}"
+    return found
+
+
+def _children() -> Iterator[str]:
     for task in os.listdir("/proc/self/task"):
         try:
             children = Path(f"/proc/self/task/{task}/children").read_text().split()
         except (FileNotFoundError, ProcessLookupError):  # the thread has ended
             continue
-        for child in children:
-            if not _reap(int(child)):
-                found["process", child] = f"process {_command(child)}"
-    for path in Path(tempfile.gettempdir()).iterdir():
-        found["file", path] = f"file {path}"
-    for segment in _segments():
-        found["segment", segment] = f"segment {segment}"
+        yield from (child for child in children if not _reap(int(child)))
+
+
+def _segments() -> dict[Inode, str]:
+    """Shared memory that this process uses, and files in /dev/shm that no process uses."""
+    found = _shared("self")
+    files: dict[Inode, str] = {}
+    for path in Path("/dev/shm").iterdir():
+        with suppress(FileNotFoundError):
+            files[_inode(path)] = str(path)
+    if files.keys() - found.keys():
+        used = [_shared(process).keys() for process in os.listdir("/proc") if process.isdigit()]
+        found |= {inode: files[inode] for inode in files.keys() - set().union(*used)}
     return found
 
 
-def _segments() -> set[str]:
-    """Shared memory that this process maps, and files in /dev/shm that no process maps."""
-    mine = _mapped("self")
-    files = {str(path) for path in Path("/dev/shm").iterdir() if path.is_file()}
-    if orphans := files - mine:
-        for process in os.listdir("/proc"):
-            if process.isdigit():
-                orphans -= _mapped(process)
-    return mine | orphans
-
-
-def _mapped(process: str) -> set[str]:
-    """The shared memory that a process maps, or of which it has a descriptor."""
+def _shared(process: str) -> dict[Inode, str]:
+    """The shared memory that a process has mapped or opened, by inode: names may be removed."""
     folder = Path("/proc", process)
+    found: dict[Inode, str] = {}
     try:
-        lines = (folder / "maps").read_text().splitlines()
-        names = [line.split(maxsplit=5)[5] for line in lines if line.count("/")]
-        names += [os.readlink(each) for each in (folder / "fd").iterdir()]
-    except OSError:  # it has ended, or is another user's
-        return set()
-    return {name for name in names if name.startswith(("/dev/shm/", "/memfd:"))}
+        for line in (folder / "maps").read_text().splitlines():
+            _, _, _, device, inode, *path = line.split(maxsplit=5)
+            major, minor = (int(number, 16) for number in device.split(":"))
+            found |= {(os.makedev(major, minor), int(inode)): name for name in path}
+        for each in (folder / "fd").iterdir():
+            found[_inode(each)] = os.readlink(each)
+    except OSError:  # it has ended
+        pass
+    prefixes = ("/dev/shm/", "/memfd:")
+    return {inode: name for inode, name in found.items() if name.startswith(prefixes)}
+
+
+def _inode(path: Path) -> Inode:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _reap(child: int) -> bool:
@@ -316,6 +336,8 @@ def watched(ledger: Ledger, settle_s: float = SETTLE_S) -> Iterator[None]:
         yield
         ledger.seconds = time.monotonic() - start
         ledger.left += belongings.left(settle_s)
+        for child in _children():
+            os.kill(int(child), signal.SIGKILL)
     finally:
         tempfile.tempdir = before
         if variable is None:

@@ -65,6 +65,8 @@ DEEDS = {
     "hang": lambda: time.sleep(SOON),
     "hang with the lock": lambda: ctypes.PyDLL(None).sleep(SOON),
     "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT),
+    "start a process": lambda: subprocess.Popen(["sleep", str(SOON)]),
+    "fork": lambda: os.fork() or time.sleep(SOON),
 }
 
 
@@ -126,6 +128,11 @@ def is_running(process):
         return False
 
 
+def group(leader):
+    every = [int(each) for each in os.listdir("/proc") if each.isdigit()]
+    return [each for each in every if is_running(each) and os.getpgid(each) == leader]
+
+
 def wait_for_end(*numbers):
     until = time.monotonic() + SOON
     while any(map(is_running, numbers)):
@@ -184,6 +191,24 @@ def test_process_backend_a_step_that_hangs_stops_its_worker_and_finished_slots_k
             wait_for_end(before[0])
             assert errors(await pool.reset_batch()) == [None] * 6
             assert errors(await pool.step_batch(do(*[""] * 6))) == [None] * 6
+
+    play(main)
+
+
+@pytest.mark.parametrize("deed", ["start a process", "fork"])
+@pytest.mark.parametrize("kill", [True, False])
+def test_process_backend_processes_that_environments_leave_end_with_their_worker(deed, kill):
+    async def main():
+        async with new_pool(2) as pool:
+            (before, _) = ids(await pool.reset_batch())
+            assert errors(await pool.step_batch(do(deed, ""))) == [None, None]
+            members = group(before)
+            assert len(members) == 2
+            if kill:  # noticed at once, though the other process has the worker's descriptors
+                error, _ = errors(await pool.step_batch(do("kill", "")))
+                assert "was killed by SIGKILL" in error
+                wait_for_end(*members)
+        wait_for_end(*members)
 
     play(main)
 

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import monotonic_ns
 from typing import Any
 
@@ -186,6 +187,7 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
             [sys.executable, "-c", PROGRAM, json.dumps(options)],
             stdin=subprocess.DEVNULL,
             pass_fds=(channel.fileno(), memory),
+            process_group=0,  # which the processes that environments start belong to
         )
 
     def send(self, calls: Sequence[Call]) -> None:
@@ -276,7 +278,8 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
                 self._transport.abort()
         if self._process is None:
             return
-        self._process.kill()  # nothing, if it has ended
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         try:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:  # it has much memory to release
@@ -332,6 +335,8 @@ def main(channel: int, memory: int, names: tuple[str, str], parent: int, core: i
         core: The core to which it is bound; None for all.
     """
     _end_with_parent(channel, parent)
+    # A process that an environment forks must not keep the connection open after this one's end.
+    os.register_at_fork(after_in_child=partial(os.close, channel))
     if core is not None:
         os.sched_setaffinity(0, {core})
     asyncio.run(_Process(socket.socket(fileno=channel), memory, Codec(*names)).run())
