@@ -1,0 +1,167 @@
+"""`EnvPool` in processes: Python that computes, and its overhead on an empty step.
+
+16 environments that compute for 1 ms are compared with a plain loop over them. 64 environments with
+an empty step are compared with `multiprocessing.Pool.map`, and with Gymnasium's `AsyncVectorEnv` of
+as many. A process of `Pool.map` takes whichever task is next, so that each environment travels
+there and back, as an episode must go on where it was. The note below the table says what the map
+takes if they stay, which is right only for environments without a state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from benchmarks.environment_pool import Empty
+from benchmarks.timing import Findings, Measured, take_turns
+from guerdon import Action, Environment, EnvPool, Observation
+from guerdon.envs import ProcessBackend
+
+WORKERS = 2
+COMPUTING = 16
+COMPUTE_S = 0.001
+SLOTS = 64
+ROUNDS = 7
+BATCHES = 50
+
+
+class Computing(Empty):
+    """An environment with a step that computes for 1 ms."""
+
+    def step(self, action: Action) -> Observation:
+        end = time.perf_counter() + COMPUTE_S
+        while time.perf_counter() < end:
+            pass
+        return self.observation
+
+
+class EmptyGym(gymnasium.Env[Any, Any]):
+    """Gymnasium's environment with an empty step."""
+
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return 0, {}
+
+    def step(self, action: Any) -> Any:
+        return 0, 0.0, False, False, {}
+
+
+def run() -> Findings:
+    """Run the benchmark."""
+    computing = Measured(
+        f"EnvPool of {COMPUTING} in {WORKERS} processes, 1 ms of Python",
+        "plain loop",
+        1 / 1.8,
+        per=COMPUTING * BATCHES,
+        unit="slot",
+    )
+    name = f"EnvPool of {SLOTS} in {WORKERS} processes, empty step"
+    per = {"per": SLOTS * BATCHES, "unit": "slot"}
+    mapped = Measured(name, "multiprocessing.Pool.map", 1 / 3, **per)
+    stateless = Measured(name, "the same without a state", 1.0, **per)
+    vector = Measured(name, "gymnasium AsyncVectorEnv", 1.0, **per)
+    with asyncio.Runner() as runner:
+        computing.pairs = take_turns(_pool(runner, Computing, COMPUTING), _plain_loop(), ROUNDS)
+        empty = _pool(runner, Empty, SLOTS)
+        mapped.pairs = take_turns(empty, _mapped(_travel), ROUNDS)
+        stateless.pairs = take_turns(empty, _mapped(_stay), ROUNDS)
+        with contextlib.closing(_vector_env()) as environments:
+            vector.pairs = take_turns(empty, lambda: _vector(environments), ROUNDS)
+    assert computing.ratio
+    assert mapped.ours
+    assert stateless.theirs
+    return Findings(
+        [computing, mapped, vector],
+        [
+            f"EnvPool of {COMPUTING} in {WORKERS} processes: {1 / computing.ratio:.2f}× of a plain "
+            f"loop's steps/s of 1 ms; of {SLOTS}: {1 / mapped.ours:,.0f} empty steps/s, where "
+            f"Pool.map of environments without a state makes {1 / stateless.theirs:,.0f}"
+        ],
+    )
+
+
+def _pool(
+    runner: asyncio.Runner, environment: type[Environment[Any, Any, Any]], slots: int
+) -> Callable[[], float]:
+    actions = [Action()] * slots
+
+    async def stepped() -> float:
+        backend = ProcessBackend(environment, slots, workers=WORKERS)
+        async with EnvPool(backend=backend, n=slots) as pool:
+            await pool.reset_batch()
+            await pool.step_batch(actions)
+            start = time.perf_counter()
+            for _ in range(BATCHES):
+                observations = await pool.step_batch(actions)
+            seconds = time.perf_counter() - start
+            assert not any(each is None or each.metadata for each in observations)
+        return seconds
+
+    return lambda: runner.run(stepped())
+
+
+def _plain_loop() -> Callable[[], float]:
+    environments = [Computing() for _ in range(COMPUTING)]
+    action = Action()
+
+    def stepped() -> float:
+        start = time.perf_counter()
+        for _ in range(BATCHES):
+            for environment in environments:
+                environment.step(action)
+        return time.perf_counter() - start
+
+    return stepped
+
+
+_environments: list[Empty] = []
+
+
+def _travel(task: tuple[int, Empty, Action]) -> tuple[Empty, Observation]:
+    _, environment, action = task
+    return environment, environment.step(action)
+
+
+def _stay(task: tuple[int, Empty, Action]) -> tuple[None, Observation]:
+    while len(_environments) < SLOTS:
+        _environments.append(Empty())
+    slot, _, action = task
+    return None, _environments[slot].step(action)
+
+
+def _mapped(step: Callable[[Any], Any]) -> Callable[[], float]:
+    def stepped() -> float:
+        environments: list[Any] = [Empty() if step is _travel else None for _ in range(SLOTS)]
+        actions = [Action()] * SLOTS
+        with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+            pool.map(step, list(zip(range(SLOTS), environments, actions, strict=True)))
+            start = time.perf_counter()
+            for _ in range(BATCHES):
+                tasks = list(zip(range(SLOTS), environments, actions, strict=True))
+                environments = [environment for environment, _ in pool.map(step, tasks)]
+            return time.perf_counter() - start
+
+    return stepped
+
+
+def _vector_env() -> Any:
+    environments = gymnasium.vector.AsyncVectorEnv([EmptyGym] * SLOTS)
+    environments.reset()
+    return environments
+
+
+def _vector(environments: Any) -> float:
+    actions = np.zeros(SLOTS, np.int64)
+    environments.step(actions)
+    start = time.perf_counter()
+    for _ in range(BATCHES):
+        environments.step(actions)
+    return time.perf_counter() - start
