@@ -72,6 +72,11 @@ class BatchConnection:
             raise ConnectionLostError(reason) from error
         self._tasks = [asyncio.ensure_future(each) for each in (self._receive(), self._send())]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is open, as far as is known."""
+        return self._socket.is_open
+
     def new_number(self) -> int:
         """Return the number of a new session, which its first call opens."""
         return next(self._numbers)

@@ -150,9 +150,9 @@ class Connector:
         self._retries = retries
         self.reached = reached
 
-    async def connect(self) -> WebSocket:
+    async def connect(self, *, retries: bool = True) -> WebSocket:
         """Open a connection; the exceptions are those of `RemoteSession.open`."""
-        limit = self._connect_timeout_s
+        limit, retries = self._connect_timeout_s, retries and self._retries
         refused: Exception | None = None
         try:
             async with asyncio.timeout(limit):
@@ -160,7 +160,7 @@ class Connector:
                     try:
                         socket = await self._transport.connect(self._url, self._headers)
                     except (OSError, InvalidMessage) as error:
-                        if not (self.reached and self._retries):
+                        if not (self.reached and retries):
                             raise
                         refused = error
                         await asyncio.sleep(RETRY_S)

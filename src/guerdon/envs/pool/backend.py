@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
-from guerdon.errors import EpisodeError
+from guerdon.errors import EpisodeError, InvalidArgumentError
 from guerdon.types.observation import Observation
 
 __all__ = ["PoolBackend", "PoolCall", "ThreadBackend"]
@@ -111,6 +111,15 @@ class PoolBackend(ABC):
         It is more than 0 if the call waited for others of the backend; by default it is 0.
         """
         return 0.0
+
+    async def update_config(
+        self, change: Mapping[str, Any], *, version: str | None = None
+    ) -> dict[str, Any]:
+        """Change the reward configuration of the servers, if the environments are on any."""
+        raise InvalidArgumentError(
+            "the environments of this pool are not on a server; make them with a ConfiguredEnv, "
+            "and use ConfiguredEnv.update_config"
+        )
 
     @abstractmethod
     async def close(self) -> None:

@@ -67,8 +67,8 @@ class EnvPool:
 
     Args:
         env: A factory (an environment class, or a function that returns an environment), the
-            address of a server, with its scheme or port, or what `guerdon serve` accepts: a
-            registered name, a folder, ``module:name`` or ``file.py:name``.
+            address of a server, with its scheme or port, a list of several, or what `guerdon serve`
+            accepts: a registered name, a folder, ``module:name`` or ``file.py:name``.
         n: The number of environments, at least 1.
         timeout_s: Seconds that a reset or a step may take.
         observation_type: The class of a server's observations.
@@ -85,7 +85,7 @@ class EnvPool:
 
     def __init__(
         self,
-        env: str | Callable[[], Any] | None = None,
+        env: str | Sequence[str] | Callable[[], Any] | None = None,
         n: int = 64,
         *,
         timeout_s: float = 60.0,
@@ -244,6 +244,32 @@ class EnvPool:
         if slot not in self._streams:
             raise InvalidArgumentError(f"slot {slot} is not in an as_completed that is running")
         self._into_stream(self._streams[slot], [(slot, _check_action(slot, action))])
+
+    async def update_config(
+        self, change: Mapping[str, Any], *, version: str | None = None
+    ) -> dict[str, Any]:
+        """Change the reward configuration of the servers, from the next resets on.
+
+        All servers of the pool change, or none does: if one refuses the change or can't be reached,
+        the others keep their configuration. A server that is connected again later, after a restart
+        for example, receives the changes before its next episode begins.
+
+        Args:
+            change: The changes by name, in the shape of the file; see `RewardRuntime.update`.
+            version: The version that the change is based on; by default the one that all servers
+                had after the last change of this pool.
+
+        Returns:
+            ``{"status": "ok", "config": …, "change": …}`` of the first server.
+
+        Raises:
+            InvalidArgumentError: The environments are not on a server.
+            RewardConfigError: The change is invalid, or a server failed; nothing was changed.
+            ConfigConflictError: A server has another version; nothing was changed.
+            ClientError: A server can't be reached; nothing was changed.
+        """
+        self._check_open()
+        return await self._backend.update_config(change, version=version)
 
     async def close(self) -> None:
         """Close every environment. Closing twice does nothing."""
@@ -430,6 +456,7 @@ class SyncEnvPool(SyncWrapper):
 
     reset_batch = sync_method(EnvPool.reset_batch)  # type: ignore[arg-type]
     step_batch = sync_method(EnvPool.step_batch)
+    update_config = sync_method(EnvPool.update_config)
 
     def as_completed(
         self,
@@ -507,6 +534,13 @@ def _check_options(
     return merged
 
 
+def _is_address(env: Any) -> bool:
+    """Whether an environment is given by the address of its server, or by those of several."""
+    if isinstance(env, (list, tuple)):
+        return all(map(_is_address, env))
+    return isinstance(env, str) and re.search(r"://|:\d+", env) is not None
+
+
 def _backend(
     name: str | None,
     env: Any,
@@ -515,7 +549,7 @@ def _backend(
     token: str | None,
 ) -> PoolBackend:
     """Return the backend of a name, by default the one that fits the environment."""
-    is_address = isinstance(env, str) and re.search(r"://|:\d+", env) is not None
+    is_address = _is_address(env)
     name = name or ("remote" if is_address else "threads")
     if name not in BACKENDS:
         raise InvalidArgumentError(

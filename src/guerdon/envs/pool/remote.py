@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any
 
-from guerdon._validation import check_token
+from guerdon._validation import check_token, shown
 from guerdon.envs.client.batches import BatchConnection
 from guerdon.envs.client.session import (
     FATAL,
@@ -20,13 +22,15 @@ from guerdon.envs.client.session import (
     server_error,
     validated,
 )
-from guerdon.envs.client.transport import NetworkTransport, WebSocket, websocket_url
+from guerdon.envs.client.shared_config import SharedConfig
+from guerdon.envs.client.transport import NetworkTransport, WebSocket, http_url, websocket_url
 from guerdon.envs.pool.backend import PoolBackend, PoolCall, start_task
-from guerdon.envs.wire import codecs
+from guerdon.envs.wire import JSON, codecs
 from guerdon.errors import (
     ConnectionLostError,
     EpisodeError,
     InvalidActionError,
+    InvalidArgumentError,
     ServerError,
 )
 from guerdon.types.observation import Observation
@@ -35,13 +39,18 @@ __all__ = ["RemoteBackend"]
 
 # The server's own limits and the pool's clock bound an answer; the session need not.
 LONG_S = 1e6
+# Seconds between two attempts to reach a server while others are connected.
+TRY_S = 1.0
 
 
 class RemoteBackend(PoolBackend):
-    """A pool's environments on a server, a session each.
+    """A pool's environments on one server or several, a session each.
 
     Steps of many sessions share one connection if the server accepts the sub-protocol
-    `guerdon.batch.v1`; otherwise each session has a connection of its own.
+    `guerdon.batch.v1`; otherwise each session has a connection of its own. Several servers must
+    accept it. Each has a share of the slots that is proportional to the sessions that were free
+    when it was connected. A server that is lost fails its slots alone; at their next reset they
+    move to the others, and back at a later reset once it is reachable again.
 
     Example:
         >>> from guerdon import EnvPool, Observation
@@ -53,72 +62,174 @@ class RemoteBackend(PoolBackend):
         8
 
     Args:
-        url: The server's address.
+        url: The server's address, or several.
         n: How many slots there are.
         observation_type: What to make of observations.
-        token: The server's token.
+        token: The servers' token.
         connect_timeout_s: Seconds that connecting may take.
+
+    Raises:
+        InvalidArgumentError: An address is invalid, or is given twice.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         n: int,
         *,
         observation_type: type[Observation],
         token: str | None = None,
         connect_timeout_s: float = 10.0,
     ) -> None:
+        urls = [http_url(each) for each in ([url] if isinstance(url, str) else url)]
+        if not urls or len(set(urls)) < len(urls):
+            raise InvalidArgumentError(f"`url` must have each server once, got {shown(url)}")
         self._n = n
-        self._connect: dict[str, Any] = {
-            "url": websocket_url(url),
+        self._urls = urls
+        self._options: dict[str, Any] = {
             "token": check_token(token),
             "connect_timeout_s": connect_timeout_s,
         }
-        transport = NetworkTransport(subprotocols=list(codecs()))
-        self._connector = Connector(transport=transport, **self._connect)
         self._observation_type = observation_type
-        self._sessions: _Sessions | None = None
+        self._servers: list[_Sessions] = []
+        self._home: list[_Sessions] = []  # by slot
+        self._config: SharedConfig | None = None
 
     async def open(self) -> None:
-        """Connect, every slot if each has a connection of its own."""
-        socket = await self._connector.connect()
-        if getattr(socket, "subprotocol", None) is None:
-            new_session = partial(RemoteSession, reached=True, **self._connect)
-            self._sessions = _Separate(self._observation_type, new_session, self._n)
-        else:
-            self._sessions = _Batched(self._observation_type, self._connector)
-        await self._sessions.open(socket)
+        """Connect to every server."""
+        self._config = SharedConfig(
+            self._urls,
+            token=self._options["token"],
+            timeout_s=self._options["connect_timeout_s"],
+        )
+        opening = [self._connect(place) for place in range(len(self._urls))]
+        opened = await asyncio.gather(*opening, return_exceptions=True)
+        self._servers = [each for each in opened if isinstance(each, _Sessions)]
+        failed = [each for each in opened if isinstance(each, BaseException)]
+        if not failed:
+            self._home = [self._servers[0]] * self._n
+            for slot in range(self._n):
+                self._home[slot] = server = self._roomiest(self._servers)
+                server.slots.add(slot)
+            found = [each.start() for each in self._servers]
+            started = await asyncio.gather(*found, return_exceptions=True)
+            failed = [each for each in started if isinstance(each, BaseException)]
+        if failed:
+            await self.close()
+            raise failed[0]
+
+    async def _connect(self, place: int) -> _Sessions:
+        address = websocket_url(self._urls[place])
+        transport = NetworkTransport(subprotocols=list(codecs()))
+        connector = Connector(address, transport=transport, **self._options)
+        socket = await connector.connect()
+        if getattr(socket, "subprotocol", None) is not None:
+            batched = _Batched(
+                self._observation_type,
+                connector,
+                join=partial(self._join, place),
+                again=lambda call: self.submit([call]),
+            )
+            await batched.open(socket)
+            return batched
+        if len(self._urls) > 1:
+            await socket.close()
+            raise ConnectionLostError(
+                f"{connector.url} doesn't accept {JSON}, which a pool on several servers needs"
+            )
+        new_session = partial(RemoteSession, address, reached=True, **self._options)
+        return _Separate(self._observation_type, new_session, socket)
+
+    async def _join(self, place: int) -> None:
+        """Bring a server that was connected to the configuration of the others."""
+        if self._config is not None and (self._config.is_known or len(self._urls) > 1):
+            await self._config.join(place)
+
+    def _roomiest(self, servers: Sequence[_Sessions]) -> _Sessions:
+        """Return the server that lacks the most slots of its share."""
+        return max(servers, key=lambda each: self._share(each, servers) - len(each.slots))
+
+    def _share(self, server: _Sessions, servers: Sequence[_Sessions]) -> int:
+        """Return how many slots a server should have, in proportion to its room."""
+        return math.ceil(self._n * server.room / (sum(each.room for each in servers) or 1))
+
+    def _place(self, slot: int) -> _Sessions:
+        """Return the server for the next episode of a slot."""
+        home = self._home[slot]
+        if len(self._servers) == 1:
+            return home
+        for server in self._servers:
+            server.try_to_connect()
+        connected = [each for each in self._servers if each.is_connected]
+        if not connected:
+            return home  # which waits for it
+        if home.is_connected and len(home.slots) <= self._share(home, connected):
+            return home
+        server = self._roomiest(connected)
+        if home.is_connected and len(server.slots) >= self._share(server, connected):
+            return home
+        home.leave(slot)
+        home.slots.discard(slot)
+        server.slots.add(slot)
+        self._home[slot] = server
+        return server
 
     def submit(self, calls: Sequence[PoolCall]) -> None:
         """Begin calls, each in its session."""
-        assert self._sessions is not None
         for call in calls:
-            self._sessions.begin(call)
+            server = self._place(call.slot) if call.is_reset else self._home[call.slot]
+            server.begin(call)
 
     def give_up(self, call: PoolCall) -> None:
         """Drop the session; the server closes its environment, and the next reset opens another."""
-        assert self._sessions is not None
-        self._sessions.give_up(call)
+        self._home[call.slot].give_up(call)
+
+    async def update_config(
+        self, change: Mapping[str, Any], *, version: str | None = None
+    ) -> dict[str, Any]:
+        """Change the reward configuration of all servers, or of none; see `SharedConfig.update`."""
+        assert self._config is not None
+        if any(isinstance(each, _Separate) for each in self._servers):
+            raise InvalidArgumentError(
+                f"{self._urls[0]} doesn't accept {JSON}; use HTTPEnvClient.update_config"
+            )
+        return await self._config.update(change, version=version)
 
     async def close(self) -> None:
         """End every session."""
-        sessions, self._sessions = self._sessions, None
-        if sessions is not None:
-            await sessions.close()
+        servers, self._servers = self._servers, []
+        config, self._config = self._config, None
+        await asyncio.gather(*(each.close() for each in servers), return_exceptions=True)
+        if config is not None:
+            await config.close()
 
 
 class _Sessions(ABC):
-    """The sessions of a pool's slots on one server."""
+    """The sessions of a pool's slots on one server.
+
+    Attributes:
+        slots: The slots.
+        room: How many sessions it had room for when it was connected.
+        is_connected: Whether it can be reached, as far as is known.
+    """
+
+    room = 1
+    is_connected = True
 
     def __init__(self, observation_type: type[Observation]) -> None:
+        self.slots: set[int] = set()
         self._observation_type = observation_type
         self._tasks: set[asyncio.Task[Any]] = set()
         self._broken: set[int] = set()  # slots whose environment raised
 
-    @abstractmethod
-    async def open(self, socket: WebSocket) -> None:
-        """Prepare; `socket` is a connection that was just opened."""
+    async def start(self) -> None:  # noqa: B027
+        """Prepare the slots."""
+
+    def try_to_connect(self) -> None:  # noqa: B027
+        """Try once to connect, soon, if there is no connection."""
+
+    def leave(self, slot: int) -> None:  # noqa: B027
+        """Close the session of a slot that moves to another server."""
 
     @abstractmethod
     def begin(self, call: PoolCall) -> None:
@@ -156,20 +267,48 @@ def _request(call: PoolCall) -> tuple[str, Any]:
 class _Batched(_Sessions):
     """Sessions that share one connection, which is opened again by the reset after its loss."""
 
-    def __init__(self, observation_type: type[Observation], connector: Connector) -> None:
+    def __init__(
+        self,
+        observation_type: type[Observation],
+        connector: Connector,
+        *,
+        join: Callable[[], Awaitable[None]],
+        again: Callable[[PoolCall], None],
+    ) -> None:
         super().__init__(observation_type)
         self._connector = connector
+        self._join = join
+        self._again = again
+        self._reopening: asyncio.Task[None] | None = None
+        self._tried_at = -math.inf
         self._connection: BatchConnection | None = None
         self._numbers: dict[int, int] = {}  # the sessions' numbers, by slot
         self._calls: dict[int, PoolCall] = {}  # those that are running, by the session's number
         self._waiting: list[PoolCall] = []  # resets that wait for a connection
 
     async def open(self, socket: WebSocket) -> None:
+        """Use a connection that was just opened."""
         connection = BatchConnection(
             socket, self._connector.url, answered=self._answered, lost=self._lost
         )
         await connection.open()
-        self._connection = connection
+        try:
+            await self._join()
+        except BaseException:
+            await connection.close()
+            raise
+        if connection.is_open:
+            self._connection, self.room = connection, connection.free_sessions
+
+    @property
+    def is_connected(self) -> bool:  # type: ignore[override]
+        return self._connection is not None
+
+    def try_to_connect(self) -> None:
+        now = monotonic()
+        if self._connection is None and now - self._tried_at > TRY_S:
+            self._tried_at = now
+            self._reopen_soon(retries=False)
 
     def begin(self, call: PoolCall) -> None:
         try:
@@ -184,7 +323,7 @@ class _Batched(_Sessions):
         slot = call.slot
         number = self._numbers.get(slot)
         if call.is_reset and (number is None or slot in self._broken):
-            self._drop(slot)  # a new session has a new environment
+            self.leave(slot)  # a new session has a new environment
             self._numbers[slot] = number = connection.new_number()
         self._check_usable(slot)
         if number is None:
@@ -199,22 +338,28 @@ class _Batched(_Sessions):
             url = self._connector.url
             raise ConnectionLostError(f"there is no connection to {url}; reset() opens one")
         self._waiting.append(call)
-        if len(self._waiting) == 1:
-            start_task(self._reopen(), self._tasks)
+        self._reopen_soon(retries=True)
 
-    async def _reopen(self) -> None:
-        failure: Exception | None = None
+    def _reopen_soon(self, *, retries: bool) -> None:
+        if self._reopening is None or self._reopening.done():
+            self._reopening = start_task(self._reopen(retries), self._tasks)
+
+    async def _reopen(self, retries: bool) -> None:
+        failure: Exception = ConnectionLostError(f"{self._connector.url} closed the connection")
         try:
-            socket = await self._connector.connect()
+            socket = await self._connector.connect(retries=retries)
             if getattr(socket, "subprotocol", None) is None:
                 await socket.close()
-                raise ConnectionLostError(f"{self._connector.url} no longer accepts batches")
+                raise ConnectionLostError(f"{self._connector.url} no longer accepts {JSON}")
             await self.open(socket)
         except Exception as error:
             failure = error
+        if self._connection is None and self._waiting and not retries:
+            await self._reopen(retries=True)  # resets have begun to wait meanwhile
+            return
         calls, self._waiting = self._waiting, []
         for call in calls:
-            if failure is not None:
+            if self._connection is None:
                 call.finish(None, failure)
             elif not call.over:
                 self.begin(call)
@@ -228,6 +373,8 @@ class _Batched(_Sessions):
                 raise ValueError(f"it refused a frame: {error}")
             if error.code in FATAL:
                 self._forget(number)
+            if error.code == "CAPACITY_REACHED":
+                self.room = len(self._numbers)
         if call is None:  # it was given up, or its session was ended by the server
             return
         try:
@@ -253,12 +400,11 @@ class _Batched(_Sessions):
         for call in calls:
             if call.is_reset and call.running is None:
                 call.running = "again"
-                self.begin(call)
+                self._again(call)
             else:
                 call.finish(None, error)
 
-    def _drop(self, slot: int) -> None:
-        """Close a slot's session, if it has one."""
+    def leave(self, slot: int) -> None:
         self._broken.discard(slot)
         number = self._numbers.pop(slot, None)
         if number is not None:
@@ -267,7 +413,7 @@ class _Batched(_Sessions):
                 self._connection.call(number, "close")
 
     def give_up(self, call: PoolCall) -> None:
-        self._drop(call.slot)
+        self.leave(call.slot)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -284,22 +430,23 @@ class _Separate(_Sessions):
     def __init__(
         self,
         observation_type: type[Observation],
-        new_session: Callable[..., RemoteSession],
-        n: int,
+        new_session: Callable[[], RemoteSession],
+        socket: WebSocket,
     ) -> None:
         super().__init__(observation_type)
         self._new_session = new_session
-        self._sessions = [new_session() for _ in range(n)]
+        self._socket = socket  # that of the first session
+        self._sessions: list[RemoteSession] = []
         self._dropping: set[asyncio.Task[Any]] = set()
 
-    async def open(self, socket: WebSocket) -> None:
-        self._sessions[0].adopt(socket)
+    async def start(self) -> None:
+        self._sessions = [self._new_session() for _ in self.slots]
+        self._sessions[0].adopt(self._socket)
         try:
             async with asyncio.TaskGroup() as group:
                 for session in self._sessions:
                     group.create_task(session.open())
         except ExceptionGroup as failed:
-            await self.close()
             raise failed.exceptions[0] from None
 
     def begin(self, call: PoolCall) -> None:

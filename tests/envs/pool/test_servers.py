@@ -1,0 +1,305 @@
+"""A pool whose environments are on several servers, which have one reward configuration."""
+
+import asyncio
+import socket
+from collections import Counter
+
+import pytest
+
+from guerdon import EnvPool, HTTPEnvClient, Rubric, RubricComposer, create_app
+from guerdon.errors import (
+    ConfigConflictError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    RewardConfigError,
+)
+from tests.envs.client.servers import Echo, Served
+from tests.envs.worlds import SOON, Server
+
+pytestmark = pytest.mark.edge  # real servers and processes
+
+
+def run(main):
+    async def limited():
+        async with asyncio.timeout(SOON):
+            return await main
+
+    return asyncio.run(limited())
+
+
+def processes(observations):
+    return [each.metadata.get("process") for each in observations]
+
+
+def errors(observations):
+    return [each.metadata.get("error", "") for each in observations]
+
+
+# Slots ------------------------------------------------------------------------------------------
+
+
+def test_env_pool_on_servers_spreads_slots_by_their_free_sessions():
+    async def main(urls):
+        async with EnvPool(urls, n=8) as pool:
+            first = await pool.reset_batch(seeds=0)
+            assert [each.metadata["seed"] for each in first] == list(range(8))
+            assert sorted(Counter(processes(first)).values()) == [2, 6]
+            stepped = await pool.step_batch([{"value": slot} for slot in range(8)])
+            assert [each.reward for each in stepped] == [0.0] + [0.5] * 7
+
+    with Server(sessions=10) as one, Server(sessions=30) as two:
+        run(main([one.url, two.url]))
+
+
+def test_env_pool_on_servers_slots_of_a_server_that_dies_fail_alone_move_and_move_back():
+    async def main(one, two):
+        async with EnvPool((one.url, two.url), n=4) as pool:
+            first = await pool.reset_batch()
+            victims = [slot for slot in range(4) if processes(first)[slot] == processes(first)[0]]
+            assert len(victims) == 2
+            die = [{"do": "die"} if slot == 0 else {} for slot in range(4)]
+            stepped = await pool.step_batch(die)
+            for slot in range(4):
+                assert ("ConnectionLostError" in errors(stepped)[slot]) is (slot in victims)
+            stepped = await pool.step_batch([{}] * 4)
+            assert [bool(each) for each in errors(stepped)] == [s in victims for s in range(4)]
+            again = await pool.reset_batch(slots=victims)
+            assert errors(again) == ["", ""]
+            assert not set(processes(again)) & {first[0].metadata["process"]}
+            assert [each.value for each in await pool.step_batch([{}] * 4)] == [
+                1 if slot in victims else 3 for slot in range(4)
+            ]
+            with await asyncio.to_thread(Server, port=one.port):
+                while True:  # at resets it is tried again, once a second
+                    counts = Counter(processes(await pool.reset_batch()))
+                    if len(counts) == 2:
+                        break
+                    await asyncio.sleep(0.05)
+                assert sorted(counts.values()) in ([1, 3], [2, 2])
+                counts = Counter(processes(await pool.reset_batch()))
+                assert sorted(counts.values()) == [2, 2]
+
+    with Server() as one, Server() as two:
+        run(main(one, two))
+
+
+def test_env_pool_on_servers_a_full_server_leaves_its_slots_to_the_others():
+    async def main(one, two):
+        async with EnvPool([one.url, two.url], n=8) as pool, EnvPool(one.url, n=3) as other:
+            await other.reset_batch()  # takes places that the pool has counted
+            first = errors(await pool.reset_batch())
+            (full,) = [slot for slot, error in enumerate(first) if error]
+            assert "CAPACITY_REACHED" in first[full]
+            assert errors(await pool.reset_batch(slots=[full])) == [""]
+
+    with Server(sessions=4) as one, Server(sessions=12) as two:
+        run(main(one, two))
+
+
+def test_env_pool_on_servers_one_that_is_not_available_refuses_the_pool():
+    with socket.socket() as taken, Server() as one:
+        taken.bind(("127.0.0.1", 0))
+        gone = f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+        async def main():
+            pool = EnvPool([one.url, gone], n=2)
+            with pytest.raises(ConnectionLostError, match=gone.removeprefix("http://")):
+                await pool.__aenter__()
+
+        run(main())
+
+
+@pytest.mark.parametrize("urls", [[], ["http://a:1", "a:1"]])
+def test_env_pool_refuses_a_list_without_servers_or_with_one_twice(urls):
+    with pytest.raises(InvalidArgumentError, match="each server once"):
+        EnvPool(urls)
+
+
+# Configuration ----------------------------------------------------------------------------------
+
+
+class Fixed(Rubric):
+    score_range = (0.0, 1.0)
+    tunable = ("value",)
+
+    def __init__(self, value=1.0):
+        super().__init__()
+        self.value = value
+
+    def forward(self, action, observation):
+        return self.value
+
+
+class Composed(Echo):
+    def __init__(self):
+        super().__init__()
+        self.rubric = RubricComposer({"a": Fixed(), "b": Fixed(0.5)}, {"a": 1.0, "b": 2.0})
+
+
+@pytest.fixture
+def serve():
+    """Serves an environment in a thread, and stops it when the test ends."""
+    running = []
+
+    def serve(factory=Composed, port=0):
+        running.append(Served(create_app(factory), port))
+        return running[-1]
+
+    yield serve
+    for served in running:
+        served.stop()
+
+
+async def rewards(pool):
+    assert errors(await pool.reset_batch()) == [""] * len(pool)
+    return [each.reward for each in await pool.step_batch([{"message": "hello"}] * len(pool))]
+
+
+async def weights(*served):
+    found = []
+    for each in served:
+        async with HTTPEnvClient(each.url) as client:
+            config = await client.get_config()
+            found.append((config["version"], [entry["weight"] for entry in config["per_turn"]]))
+    return found
+
+
+def test_env_pool_update_config_changes_all_servers(serve):
+    async def main():
+        one, two = serve(), serve()
+        async with EnvPool([one.url, two.url], n=4) as pool:
+            assert await rewards(pool) == [2.0] * 4
+            answer = await pool.update_config({"weights": {"a": 3.0}})
+            assert answer["status"] == "ok"
+            assert await rewards(pool) == [4.0] * 4
+            await pool.update_config({"training_step": 7})
+            first, second = await weights(one, two)
+            assert first == second == (answer["config"]["version"], [3.0, 2.0])
+
+    run(main())
+
+
+def test_env_pool_update_config_that_is_invalid_changes_no_server(serve):
+    async def main():
+        one, two = serve(), serve()
+        async with EnvPool([one.url, two.url], n=2) as pool:
+            before = await weights(one, two)
+            with pytest.raises(RewardConfigError, match="nothing was changed"):
+                await pool.update_config({"weights": {"a": 3.0, "none": 1.0}})
+            with pytest.raises(ConfigConflictError):
+                await pool.update_config({"weights": {"a": 3.0}}, version="9-old")
+            assert await weights(one, two) == before
+
+    run(main())
+
+
+def test_env_pool_update_config_changes_no_server_if_one_is_not_available(serve):
+    async def main():
+        one, two = serve(), serve()
+        async with EnvPool([one.url, two.url], n=2) as pool:
+            await pool.reset_batch()
+            (before,) = await weights(one)
+            await asyncio.to_thread(two.stop)
+            with pytest.raises(ConnectionLostError, match=two.url):
+                await pool.update_config({"weights": {"a": 3.0}})
+            assert await weights(one) == [before]
+
+    run(main())
+
+
+def test_env_pool_update_config_is_reverted_if_a_server_fails(serve):
+    async def main():
+        one, two = serve(), serve()
+        async with EnvPool([one.url, two.url], n=2) as pool:
+            update = two.app.sessions.update
+
+            async def fails(*arguments, **options):
+                raise OSError("the disk is full")
+
+            two.app.sessions.update = fails
+            with pytest.raises(RewardConfigError, match=f"nothing was changed: {two.url} failed"):
+                await pool.update_config({"weights": {"a": 3.0}})
+            two.app.sessions.update = update
+            assert [each for _, each in await weights(one, two)] == [[1.0, 2.0]] * 2
+            assert await rewards(pool) == [2.0] * 2
+            # The server that failed is brought along, and has the version of the other again.
+            await pool.update_config({"weights": {"b": 4.0}})
+            first, second = await weights(one, two)
+            assert first == second
+            assert await rewards(pool) == [3.0] * 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_env_pool_a_server_that_is_restarted_gets_the_changes_before_its_next_episode(serve, count):
+    async def main():
+        servers = [serve() for _ in range(count)]
+        urls = [each.url for each in servers]
+        async with EnvPool(urls if count > 1 else urls[0], n=2) as pool:
+            await pool.update_config({"weights": {"a": 3.0}})
+            await pool.update_config({"weights": {"a": 5.0, "b": 0.0}})
+            await pool.update_config({"training_step": 40})
+            assert await rewards(pool) == [5.0] * 2
+            await asyncio.to_thread(servers[0].stop)
+            again = await asyncio.to_thread(serve, port=servers[0].port)
+            await asyncio.sleep(0)
+            for _ in range(3):
+                await pool.reset_batch()
+                assert await rewards(pool) == [5.0] * 2
+                await asyncio.sleep(0.6)
+            found = await weights(again, *servers[1:])
+            assert len(set(map(str, found))) == 1
+            async with HTTPEnvClient(again.url) as client:
+                assert (await client.get_config())["progress"]["training_step"] == 40
+
+    run(main())
+
+
+def test_env_pool_a_server_that_was_changed_by_others_scores_no_episode(serve):
+    async def main():
+        one = serve()
+        async with EnvPool(one.url, n=1) as pool:
+            await pool.update_config({"weights": {"a": 3.0}})
+            await asyncio.to_thread(one.stop)
+            again = await asyncio.to_thread(serve, port=one.port)
+            async with HTTPEnvClient(again.url) as other:
+                await other.update_config({"weights": {"a": 9.0}})
+            (error,) = errors(await pool.reset_batch())
+            assert "ConfigConflictError" in error
+            # Its version is accepted if it is named.
+            present = (await weights(again))[0][0]
+            await pool.update_config({"weights": {"b": 0.0}}, version=present)
+            assert await rewards(pool) == [9.0]
+
+    run(main())
+
+
+def test_env_pool_on_servers_with_different_rewards_doesnt_open(serve):
+    class Other(Composed):
+        def __init__(self):
+            super().__init__()
+            self.rubric = RubricComposer({"a": Fixed(), "b": Fixed(0.5)}, {"a": 1.0, "b": 7.0})
+
+    async def main():
+        with pytest.raises(ConfigConflictError, match="the other servers"):
+            await EnvPool([serve().url, serve(Other).url], n=2).__aenter__()
+
+    run(main())
+
+
+def test_env_pool_update_config_needs_servers():
+    async def main():
+        async with EnvPool(Composed, n=1) as pool:
+            with pytest.raises(InvalidArgumentError, match=r"ConfiguredEnv\.update_config"):
+                await pool.update_config({"weights": {"a": 3.0}})
+
+    run(main())
+
+
+def test_env_pool_update_config_sync(serve):
+    served = serve()
+    with EnvPool([served.url], n=1).sync() as pool:
+        assert pool.update_config({"weights": {"a": 0.0}})["status"] == "ok"
+        pool.reset_batch()
+        assert pool.step_batch([{"message": "hello"}])[0].reward == 1.0
