@@ -305,6 +305,37 @@ def test_remote_session_times_out_while_an_answer_is_owed():
     run(play())
 
 
+@pytest.mark.parametrize("before", [SHORT / 2, SHORT, LONG])
+def test_remote_session_applies_to_each_request_its_own_limit(before):
+    async def play():
+        gate = Gated()
+        async with Scripted(gate) as server, opened(server) as session:
+            gate.allowed.release()
+            with contextlib.suppress(ClientTimeoutError):
+                await asked(session, 0, timeout_s=before)
+            start = asyncio.get_running_loop().time()
+            with pytest.raises(ClientTimeoutError):
+                await asked(session, 1, timeout_s=2 * SHORT)
+            assert asyncio.get_running_loop().time() - start >= 2 * SHORT
+            gate.allowed.release()
+            gate.allowed.release()
+            assert await asked(session, 2, timeout_s=LONG) == 2
+
+    run(play())
+
+
+def test_remote_session_leaves_a_timeout_around_a_request_to_its_caller():
+    async def play():
+        async with Scripted(Gated()) as server, opened(server) as session:
+            with pytest.raises(TimeoutError) as raised:
+                async with asyncio.timeout(SHORT):
+                    await asked(session, 1, timeout_s=LONG)
+            assert not isinstance(raised.value, ClientTimeoutError)
+            assert asyncio.current_task().cancelling() == 0
+
+    run(play())
+
+
 def test_remote_session_discards_the_answer_to_a_cancelled_request():
     async def play():
         gate = Gated()

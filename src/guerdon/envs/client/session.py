@@ -185,6 +185,58 @@ class Connector:
             raise ConnectionLostError(f"can't connect to {self.url}: {error}") from error
 
 
+class _TimeLimit:
+    """`asyncio.timeout` for one request after another, with one timer for all of them.
+
+    A timer for each would take longer than anything else that a session does for a request.
+    """
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None  # that of the present request
+        self._end = 0.0  # of the present request, on the event loop's clock
+        self._cancelled_before = 0
+        self._is_over = False
+
+    def of(self, seconds: float) -> _TimeLimit:
+        """Set the limit of the request in the ``with`` block that begins."""
+        loop = asyncio.get_running_loop()
+        self._end = loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._end:
+            self.stop_timer()
+            self._timer = loop.call_at(self._end, self._look, loop)
+        return self
+
+    def __enter__(self) -> None:
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._cancelled_before = task.cancelling()
+        self._is_over = False
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: Any) -> None:
+        task, self._task = self._task, None
+        assert task is not None
+        is_ours = self._is_over and task.uncancel() <= self._cancelled_before
+        if is_ours and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if self._task is None:
+            return
+        if loop.time() < self._end:  # a later request has begun
+            self._timer = loop.call_at(self._end, self._look, loop)
+        else:
+            self._is_over = True
+            self._task.cancel()
+
+    def stop_timer(self) -> None:
+        """Stop the timer, which may otherwise go on after the last request."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class RemoteSession:
     """One session on a server.
 
@@ -225,6 +277,7 @@ class RemoteSession:
         self._turn = asyncio.Lock()
         self._unanswered = 0  # answers that are still expected, and that nothing waits for
         self._sent = False  # whether the present request is sent
+        self._limit = _TimeLimit()
 
     @property
     def is_open(self) -> bool:
@@ -270,7 +323,7 @@ class RemoteSession:
         async with self._turn:
             self._sent = False
             try:
-                async with asyncio.timeout(timeout_s):
+                with self._limit.of(timeout_s):
                     answer = await self._exchange(message)
             except TimeoutError as error:
                 raise ClientTimeoutError(
@@ -367,13 +420,16 @@ class RemoteSession:
     async def drop(self) -> None:
         """Close the connection without a message; the server ends the session."""
         socket, self._socket = self._socket, None
+        limit, self._limit = self._limit, _TimeLimit()
         self._unanswered = 0
-        if socket is None:
-            return
         if self._loop is asyncio.get_running_loop():
-            await socket.close()
+            limit.stop_timer()
+            if socket is not None:
+                await socket.close()
         elif self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(socket.abort)
+            self._loop.call_soon_threadsafe(limit.stop_timer)
+            if socket is not None:
+                self._loop.call_soon_threadsafe(socket.abort)
 
 
 async def _last_error(socket: WebSocket) -> bytes | None:
