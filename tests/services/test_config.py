@@ -18,7 +18,9 @@ from guerdon.services.config import (
     fits_header,
     parse_service,
     read_secret,
+    share_limits,
 )
+from guerdon.services.mcp_service import ToolService
 
 
 def refusal(config, place=("mcp_services", "judge")):
@@ -233,3 +235,31 @@ def test_fits_header_accepts_only_what_comes_back_from_one(value):
     if fits_header(value):
         assert value.encode("ascii").strip().decode() == value
         assert not set(value) & set("\r\n\0")
+
+
+@pytest.fixture
+def shared():
+    """Share the limits of services among processes until the test ends."""
+    yield share_limits
+    share_limits(1)
+
+
+@pytest.mark.parametrize(("processes", "own"), [(1, 10), (3, 3), (10, 1)])
+def test_share_limits_divides_the_concurrency_among_processes(shared, processes, own):
+    shared(processes)
+    assert McpService(endpoint="http://localhost:8000", concurrency=10).own_concurrency == own
+
+
+def test_share_limits_divides_the_turns_of_services_that_are_opened_later(shared):
+    shared(4)
+    assert ToolService("judge", McpService(endpoint="http://h", concurrency=8))._turns._value == 2
+
+
+@pytest.mark.parametrize("kind", ["tool", "model"])
+def test_a_service_with_fewer_calls_at_once_than_processes_is_rejected(shared, kind):
+    shared(3)
+    with pytest.raises(InvalidArgumentError, match="use at most 2 workers"):
+        if kind == "tool":
+            MCPClient({"judge": {"type": "mcp", "endpoint": "http://h", "concurrency": 2}})
+        else:
+            ChatModel("http://h", "m", concurrency=2)

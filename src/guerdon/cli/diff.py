@@ -52,7 +52,7 @@ def diff(
             help="How many of the rollouts that moved most, and of the flipped pairs, to list.",
         ),
     ] = 10,
-    format: options.Format = "jsonl",
+    format: options.Format = None,
     at: options.At = None,
     services: options.Services = None,
     score_failed: options.ScoreFailed = False,

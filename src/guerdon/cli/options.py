@@ -30,7 +30,13 @@ Rollouts = Annotated[
         "[bold]-[/bold] reads standard input.",
     ),
 ]
-Format = Annotated[str, typer.Option(metavar="|".join(FORMATS), help="The format of the rollouts.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(FORMATS),
+        help="The format of the rollouts; by default that of the file's suffix.",
+    ),
+]
 By = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Break the results down by a column of the rollouts."),

@@ -26,7 +26,7 @@ from guerdon.cli.console import (
 )
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.crediting import CreditSettings
-from guerdon.rollouts.scoring.job import ScoringJob, ScoringReport
+from guerdon.rollouts.scoring.job import ENGINES, ScoringJob, ScoringReport
 from guerdon.rollouts.scoring.scorers import SandboxSettings
 from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Mean, Summary
 from guerdon.sandbox.protocol import Limits
@@ -49,20 +49,28 @@ def score(
         typer.Option(
             "--out",
             "-o",
-            metavar="F.jsonl",
-            help="The file for the result rows, one per rollout, in order; [bold]-[/bold] is "
-            "standard output. Without it only the summary is printed.",
+            metavar="F",
+            help="The file for the result rows, one per rollout, in order: JSONL, or Parquet if it "
+            "ends with [bold].parquet[/bold]; [bold]-[/bold] is standard output. Without it only "
+            "the summary is printed.",
         ),
     ] = None,
     workers: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--workers",
             "-w",
             min=1,
-            help="How many processes score; with --sandbox, how many calls run at the same time.",
+            help="How many processes score, by default 1, or one for each free CPU of a Ray "
+            "cluster; with --sandbox, how many calls run at the same time.",
         ),
-    ] = 1,
+    ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(ENGINES), help="Where the workers are: on this machine, or on Ray."
+        ),
+    ] = "processes",
     resume: Annotated[bool, typer.Option("--resume", help="Continue after the rows in --out.")] = (
         False
     ),
@@ -73,7 +81,7 @@ def score(
             metavar="SCORE", help="Also report the accuracy: the share of valid scores >= this."
         ),
     ] = None,
-    format: options.Format = "jsonl",
+    format: options.Format = None,
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -173,6 +181,7 @@ def score(
         reward,
         out,
         workers=workers,
+        engine=engine,
         resume=resume,
         by=by,
         passing=passing,

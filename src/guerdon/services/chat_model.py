@@ -210,6 +210,7 @@ class ChatModel(SharedClient):
         except ValidationError as error:
             problems = problems_of(error, settings)
             raise InvalidArgumentError("; ".join(map(str, problems))) from None
+        _ = self._settings.own_concurrency  # raises here, not at each call
         self._arguments: dict[str, Any] = {
             **settings, "extra_body": self._settings.extra_body, "api_key": api_key,
             "structured": structured, "prices": prices,
@@ -432,8 +433,8 @@ class _Connections:
         )
         self._clients: dict[tuple[int, str], AsyncOpenAI] = {}
         # A heap: the lowest number first, so that few connections are opened.
-        self._free = list(range(settings.concurrency))
-        self._turns = asyncio.Semaphore(settings.concurrency)
+        self._free = list(range(settings.own_concurrency))
+        self._turns = asyncio.Semaphore(settings.own_concurrency)
 
     @asynccontextmanager
     async def client(self, key: str) -> AsyncIterator[AsyncOpenAI]:

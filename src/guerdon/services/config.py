@@ -22,9 +22,9 @@ from pydantic import (
 
 from guerdon._http import shown_url
 from guerdon._problems import Place, problems_of
-from guerdon.errors import RewardConfigError, ServiceError
+from guerdon.errors import InvalidArgumentError, RewardConfigError, ServiceError
 
-__all__ = ["McpService", "OpenAIService", "ServiceTool"]
+__all__ = ["McpService", "OpenAIService", "ServiceTool", "share_limits"]
 
 # The fields of a request to a model that its settings set.
 OWN_FIELDS = frozenset(("messages", "model", "n", "stream", "temperature", "max_tokens"))
@@ -68,6 +68,29 @@ Retries: TypeAlias = Annotated[
 ]
 
 
+# The number of processes that the limits of services are divided by.
+_sharing = 1
+
+
+def share_limits(processes: int) -> None:
+    """Divide the limits of the services that this process opens from now on.
+
+    So many processes that call the same services keep to the services' `concurrency` together.
+
+    Example:
+        >>> from guerdon.services.config import CallSettings, share_limits
+        >>> share_limits(2)
+        >>> CallSettings(concurrency=64).own_concurrency
+        32
+        >>> share_limits(1)
+
+    Args:
+        processes: The number of processes, this one included, at least 1.
+    """
+    global _sharing
+    _sharing = processes
+
+
 class CallSettings(BaseModel):
     """How a service is called.
 
@@ -77,7 +100,8 @@ class CallSettings(BaseModel):
 
     Args:
         timeout_s: The timeout of one attempt in seconds, connecting included, above 0.
-        concurrency: The most calls at once, at least 1; further ones wait.
+        concurrency: The most calls at once, at least 1; further ones wait. The workers of
+            `guerdon score` share it.
         retries: How often a call is retried if the service is unavailable or too slow, at least
             0. The default is 0, since a tool may have side effects; a judge has none.
     """
@@ -87,6 +111,20 @@ class CallSettings(BaseModel):
     timeout_s: Seconds = 60.0
     concurrency: Concurrency = 64
     retries: Retries = 0
+
+    @property
+    def own_concurrency(self) -> int:
+        """The most calls at once of this process, which may share the limit with others.
+
+        Raises:
+            InvalidArgumentError: More processes share the limit than it allows calls.
+        """
+        if self.concurrency < _sharing:
+            raise InvalidArgumentError(
+                f"{_sharing} workers share a service whose `concurrency` is {self.concurrency}; "
+                f"use at most {self.concurrency} workers"
+            )
+        return self.concurrency // _sharing
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         # An address may contain a key in its query.

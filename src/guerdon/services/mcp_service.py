@@ -304,12 +304,12 @@ class ToolService:
         if isinstance(config, McpService) and config.endpoint is not None:
             self._most = config.connections
         self._timeout_s = config.timeout_s
-        self._calls_each = -(-config.concurrency // self._most)
+        self._calls_each = -(-config.own_concurrency // self._most)
         self._begin()
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._turns = asyncio.Semaphore(self.config.concurrency)
+        self._turns = asyncio.Semaphore(self.config.own_concurrency)
         self._open: list[Connection] = []
         self._retired: set[Connection] = set()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -7,10 +7,11 @@ import pytest
 
 from guerdon.errors import RolloutError
 from guerdon.rollouts.scoring.execution import (
+    InThisThread,
+    InThreads,
     Interrupts,
     ScoredChunk,
-    score_here,
-    score_in_threads,
+    score_in_order,
 )
 
 PATIENCE = 60  # seconds
@@ -34,11 +35,9 @@ class Run:
         self.stops = 0
         self.found = []
         self.on_stop = on_stop
-        self.chunks = score_in_threads(
+        self.chunks = score_in_order(
             found(self.interrupts) if callable(found) else found,
-            score,
-            workers=workers,
-            stop=self.stop,
+            InThreads(score, workers=workers, stop=self.stop),
             interrupts=self.interrupts,
         )
 
@@ -54,37 +53,37 @@ class Run:
 
 def here(found, score=scored, interrupts=None):
     interrupts = interrupts or Interrupts()
-    chunks = score_here(found, score, interrupts=interrupts)
+    chunks = score_in_order(found, InThisThread(score), interrupts=interrupts)
     return [int(number) for chunk in chunks for number in chunk.encoded.split()]
 
 
-def test_score_in_threads_yields_everything_in_order():
+def test_score_in_order_in_threads_yields_everything_in_order():
     run = Run(batches(50))
     assert run.numbers() == list(range(50))
     assert run.stops == 1
 
 
-def test_score_here_yields_everything_in_order():
+def test_score_in_order_in_this_thread_yields_everything_in_order():
     assert here(batches(2000)) == list(range(2000))
 
 
-def test_score_in_threads_yields_one_chunk_per_batch():
+def test_score_in_order_in_threads_yields_one_chunk_per_batch():
     assert [chunk.batches for chunk in Run(batches(3)).chunks] == [1, 1, 1]
 
 
-def test_score_here_makes_chunks_of_fast_batches_larger():
-    sizes = [chunk.batches for chunk in score_here(batches(9), scored, interrupts=Interrupts())]
-    assert sizes == [1, 2, 4, 2]
+def test_score_in_order_in_this_thread_makes_chunks_of_fast_batches_larger():
+    chunks = score_in_order(batches(9), InThisThread(scored), interrupts=Interrupts())
+    assert [chunk.batches for chunk in chunks] == [1, 2, 4, 2]
 
 
-def test_score_in_threads_of_nothing_yields_nothing():
+def test_score_in_order_in_threads_of_nothing_yields_nothing():
     run = Run(batches(0))
     assert run.numbers() == []
     assert run.stops == 1
     assert here(batches(0)) == []
 
 
-def test_score_in_threads_runs_as_many_at_once_as_there_are_workers():
+def test_score_in_order_in_threads_runs_as_many_at_once_as_there_are_workers():
     together = threading.Barrier(3)
 
     def score(chunk):
@@ -94,7 +93,7 @@ def test_score_in_threads_runs_as_many_at_once_as_there_are_workers():
     assert Run(batches(6), workers=3, score=score).numbers() == list(range(6))
 
 
-def test_score_in_threads_keeps_a_fast_result_until_those_before_it():
+def test_score_in_order_in_threads_keeps_a_fast_result_until_those_before_it():
     second = threading.Event()
 
     def score(chunk):
@@ -107,7 +106,7 @@ def test_score_in_threads_keeps_a_fast_result_until_those_before_it():
     assert Run(batches(2), score=score).numbers() == [0, 1]
 
 
-def test_score_in_threads_reads_ahead_in_bounds():
+def test_score_in_order_in_threads_reads_ahead_in_bounds():
     read = []
 
     def found():
@@ -123,7 +122,7 @@ def test_score_in_threads_reads_ahead_in_bounds():
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_score_here_raises_an_error_of_reading_after_the_results_before(count):
+def test_score_in_order_in_this_thread_raises_an_error_of_reading_after_the_results_before(count):
     def found():
         yield from batches(count)
         raise RolloutError("a group is split")
@@ -133,14 +132,14 @@ def test_score_here_raises_an_error_of_reading_after_the_results_before(count):
         run.numbers()
     assert run.found == list(range(count))
     assert run.stops == 1
-    chunks = score_here(found(), scored, interrupts=Interrupts())
+    chunks = score_in_order(found(), InThisThread(scored), interrupts=Interrupts())
     numbers = []
     with pytest.raises(RolloutError, match="a group is split"):
         numbers.extend(int(each) for chunk in chunks for each in chunk.encoded.split())
     assert numbers == list(range(count))
 
 
-def test_score_in_threads_ends_on_an_error_of_scoring():
+def test_score_in_order_in_threads_ends_on_an_error_of_scoring():
     def score(chunk):
         if chunk[0][0][0] == 3:
             raise OSError("no more descriptors")
@@ -154,7 +153,7 @@ def test_score_in_threads_ends_on_an_error_of_scoring():
 
 
 @pytest.mark.parametrize("after", [0, 1, 7])
-def test_score_in_threads_after_ctrl_c_keeps_finished_results_and_stops(after):
+def test_score_in_order_in_threads_after_ctrl_c_keeps_finished_results_and_stops(after):
     hangs, stopped = threading.Event(), threading.Event()
 
     def found(interrupts):
@@ -178,7 +177,7 @@ def test_score_in_threads_after_ctrl_c_keeps_finished_results_and_stops(after):
     assert run.interrupts.requested
 
 
-def test_score_in_threads_after_ctrl_c_submits_nothing():
+def test_score_in_order_in_threads_after_ctrl_c_submits_nothing():
     begun = []
 
     def score(chunk):
@@ -193,7 +192,7 @@ def test_score_in_threads_after_ctrl_c_submits_nothing():
     assert len(begun) <= 4
 
 
-def test_score_here_ends_after_a_chunk_that_was_interrupted():
+def test_score_in_order_in_this_thread_ends_after_a_chunk_that_was_interrupted():
     interrupts = Interrupts()
 
     def score(chunk):

@@ -7,6 +7,7 @@ import pytest
 
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring import reading
+from guerdon.rollouts.scoring.parquet import read_parquet
 from guerdon.rollouts.scoring.reading import (
     FORMATS,
     parse_line,
@@ -172,6 +173,7 @@ def test_read_tau_bench_accepts_lone_surrogates():
 
 
 def test_read_batches_knows_its_formats():
-    assert {"jsonl": read_lines, "tau-bench": read_tau_bench} == FORMATS
+    readers = {"jsonl": read_lines, "tau-bench": read_tau_bench, "parquet": read_parquet}
+    assert readers == FORMATS
     with pytest.raises(InvalidArgumentError, match="must be 'jsonl' or 'tau-bench', got 'csv'"):
         read_batches(io.BytesIO(), "-", format="csv", together=False)

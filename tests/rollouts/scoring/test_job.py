@@ -1,13 +1,21 @@
 """Job: a file of rollouts in, a file of result rows out."""
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from guerdon.credit import ESTIMATORS
-from guerdon.errors import CreditError, InvalidArgumentError, LoadError, RolloutError, ScoringError
+from guerdon.errors import (
+    CreditError,
+    InvalidArgumentError,
+    LoadError,
+    MissingExtraError,
+    RolloutError,
+    ScoringError,
+)
 from guerdon.rollouts import RLDataAligner, ScoringJob, apply_credit
 from guerdon.rollouts.crediting import CreditSettings
 from guerdon.types import EvaluateResult, Rollout, StepOutput
@@ -174,6 +182,19 @@ def test_scoring_job_keeps_the_output_if_the_reward_does_not_load(tmp_path, row,
 def test_scoring_job_requires_one_worker(row, write_rows, run, workers):
     with pytest.raises(InvalidArgumentError, match="must be an integer >= 1"):
         run(write_rows([row("1")]), workers=workers)
+
+
+def test_scoring_job_rejects_an_unknown_engine(row, write_rows, run):
+    with pytest.raises(InvalidArgumentError, match="`engine` must be 'processes' or 'ray'"):
+        run(write_rows([row("1")]), engine="spark")
+
+
+def test_scoring_job_on_ray_requires_the_extra(tmp_path, row, write_rows, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    (tmp_path / "scored.jsonl").write_bytes(b"precious\n")
+    with pytest.raises(MissingExtraError, match=r"guerdon\[ray\]"):
+        run(write_rows([row("1")]), engine="ray")
+    assert (tmp_path / "scored.jsonl").read_bytes() == b"precious\n"
 
 
 @pytest.mark.parametrize("way", ["same", "symlink", "hardlink", "dotted"])
@@ -776,7 +797,7 @@ def test_scoring_job_rejects_a_tau_bench_file_that_is_not_an_array(of_groups, tm
 
 
 def test_scoring_job_rejects_an_unknown_format(row, write_rows, run):
-    with pytest.raises(InvalidArgumentError, match="must be 'jsonl' or 'tau-bench', got 'csv'"):
+    with pytest.raises(InvalidArgumentError, match="or 'parquet', got 'csv'"):
         run(write_rows([row("1")]), format="csv")
 
 

@@ -515,7 +515,8 @@ class ComparisonJob:
         rollouts: The file of rollouts; ``-`` is standard input.
         by: A column to break the comparison down by.
         top: How many rollouts, and flipped pairs, are listed, from 0.
-        format: The format of the rollouts: ``jsonl`` or ``tau-bench``.
+        format: The format of the rollouts: ``jsonl``, ``tau-bench`` or ``parquet``; by default
+            that of the file's suffix.
         score_failed: Whether to score episodes that ended with an error.
         at: The position of the schedules of reward files: the episode and the training step.
         services: A file of services by name, as under ``mcp_services``, in place of those of the
@@ -527,7 +528,7 @@ class ComparisonJob:
     rollouts: str
     by: str | None = None
     top: int = 10
-    format: str = "jsonl"
+    format: str | None = None
     score_failed: bool = False
     at: int | None = None
     services: str | None = None

@@ -1,7 +1,7 @@
 """Scoring batches of lines in order: in this process, in threads, or in worker processes.
 
-All three share one driver, `_in_order`, which reads ahead in bounds, yields the results in the
-order of the lines, and ends cleanly on ctrl-C.
+Each is an `Engine`; all share `score_in_order`, which reads ahead in bounds, yields the results in
+the order of the lines, and ends cleanly on ctrl-C. `ray_engine` is the engine on a cluster.
 """
 
 from __future__ import annotations
@@ -14,28 +14,41 @@ import os
 import signal
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from time import perf_counter
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Self, TypeAlias
 
 from guerdon.errors import GuerdonError, ScoringError
 from guerdon.rollouts.scoring.reading import Line
 from guerdon.rollouts.scoring.summary import Summary
+from guerdon.services.config import share_limits
 
-__all__ = ["Interrupts", "ScoredChunk", "score_here", "score_in_processes", "score_in_threads"]
+__all__ = [
+    "DIED", "Batches", "Engine", "InProcesses", "InThisThread", "InThreads", "Interrupts",
+    "OpenScore", "ScoredChunk", "open_worker", "score_in_order", "score_in_worker",
+]  # fmt: skip
 
 # A chunk takes about this long, so that little is lost when a run ends and little is sent between
 # processes; and it has at most so many batches.
 CHUNK_SECONDS = 0.5
 CHUNK_BATCHES = 512
 
+DIED = (
+    "a worker process died (was it killed, or out of memory?); the rows that were finished are "
+    "kept, continue with --resume"
+)
+
 # Batches of lines; the lines of a batch are scored together.
 Batches: TypeAlias = list[list[Line]]
+
+# Loads the reward in a worker; returns what scores batches there.
+OpenScore: TypeAlias = "Callable[[], Callable[[Batches], ScoredChunk]]"
 
 
 @dataclass(slots=True)
@@ -101,97 +114,142 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-def score_here(
-    batches: Iterator[list[Line]],
-    score: Callable[[Batches], ScoredChunk],
-    *,
-    interrupts: Interrupts,
-) -> Iterator[ScoredChunk]:
-    """Score batches in this thread.
+class Engine(ABC):
+    """Where chunks are scored. It is entered once, and left when the run ends.
 
-    Ctrl-C ends it at once; the batches that are finished are yielded.
+    `score_in_order` decides what is scored when; an engine only starts chunks and ends them.
 
-    Args:
-        batches: The lines that are scored together.
-        score: Scores batches. It handles KeyboardInterrupt.
-        interrupts: Where ctrl-C is allowed and recorded.
-
-    Yields:
-        The result of each chunk, in order.
-
-    Raises:
-        GuerdonError: What reading the lines raised, after the results of the lines before.
+    Attributes:
+        ahead: The most chunks that are submitted at the same time, at least 1.
+        largest: The most batches of a chunk.
     """
 
-    def submit(chunk: Batches) -> Future[ScoredChunk]:
-        future: Future[ScoredChunk] = Future()
-        future.set_result(score(chunk))
-        return future
+    ahead: int = 1
+    largest: int = CHUNK_BATCHES
 
-    return _in_order(batches, submit, interrupts=interrupts, finishes=Future.done, ahead=1)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Free what the engine occupies; with an error, end the chunks that are being scored."""
+
+    @abstractmethod
+    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
+        """Start to score a chunk."""
+
+    def finishes(self, future: Future[ScoredChunk]) -> bool:
+        """Whether the result of a chunk is waited for after ctrl-C."""
+        return future.done()
 
 
-def score_in_threads(
-    batches: Iterator[list[Line]],
-    score: Callable[[Batches], ScoredChunk],
-    *,
-    workers: int,
-    stop: Callable[[], None],
-    interrupts: Interrupts,
-    chunks: bool = False,
-) -> Iterator[ScoredChunk]:
-    """Score batches in threads that wait for a sandbox.
-
-    Ctrl-C ends it at once; the batches that are finished and next in order are yielded.
+class InThisThread(Engine):
+    """Scores in this thread. Ctrl-C ends it at once; batches that are finished are kept.
 
     Args:
-        batches: The lines that are scored together.
+        score: Scores batches. It handles KeyboardInterrupt.
+    """
+
+    def __init__(self, score: Callable[[Batches], ScoredChunk]) -> None:
+        self._score = score
+
+    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
+        """Score a chunk."""
+        future: Future[ScoredChunk] = Future()
+        future.set_result(self._score(chunk))
+        return future
+
+
+class InThreads(Engine):
+    """Scores in threads that wait for a sandbox.
+
+    Ctrl-C ends it at once; the batches that are finished and next in order are kept.
+
+    Args:
         score: Scores batches, in a thread.
         workers: The number of threads.
         stop: Ends what is being scored, so that the threads return.
-        interrupts: Where ctrl-C is allowed and recorded.
         chunks: Whether to score many batches at a time.
-
-    Yields:
-        The result of each batch or chunk, in order.
-
-    Raises:
-        GuerdonError: What reading the lines raised, after the results of the lines before.
     """
 
-    def finishes(future: Future[ScoredChunk]) -> bool:
+    def __init__(
+        self,
+        score: Callable[[Batches], ScoredChunk],
+        *,
+        workers: int,
+        stop: Callable[[], None],
+        chunks: bool = False,
+    ) -> None:
+        self.ahead = 2 * workers + 1
+        self.largest = CHUNK_BATCHES if chunks else 1
+        self._score, self._stop = score, stop
+        self._pool = ThreadPoolExecutor(workers, "guerdon-score")
+
+    def __exit__(self, *error: object) -> None:
+        self._stop()
+        self._pool.shutdown(cancel_futures=True)
+
+    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
+        """Start to score a chunk in a thread."""
+        return self._pool.submit(self._score, chunk)
+
+    def finishes(self, future: Future[ScoredChunk]) -> bool:
+        """Whether the chunk is finished."""
         return future.done() and not future.cancelled() and future.exception() is None
 
-    with ThreadPoolExecutor(workers, "guerdon-score") as pool:
-        try:
-            yield from _in_order(
-                batches,
-                lambda chunk: pool.submit(score, chunk),
-                interrupts=interrupts,
-                finishes=finishes,
-                ahead=2 * workers + 1,
-                largest=CHUNK_BATCHES if chunks else 1,
-            )
-        finally:
-            stop()
-            pool.shutdown(wait=False, cancel_futures=True)
 
-
-def score_in_processes(
-    batches: Iterator[list[Line]],
-    open_score: Callable[[], Callable[[Batches], ScoredChunk]],
-    *,
-    workers: int,
-    interrupts: Interrupts,
-) -> Iterator[ScoredChunk]:
-    """Score batches in worker processes.
+class InProcesses(Engine):
+    """Scores in worker processes.
 
     After ctrl-C the chunks that are running are finished; a second ctrl-C ends them.
 
     Args:
-        batches: The lines that are scored together.
         open_score: Called once in each process; returns what scores batches there.
         workers: The number of processes.
+
+    Raises:
+        ScoringError: On leaving: a process died.
+    """
+
+    def __init__(self, open_score: OpenScore, *, workers: int) -> None:
+        self.ahead = 2 * workers + 1
+        self._others = set(multiprocessing.active_children())
+        self._pool = ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), _start_worker, (open_score, workers)
+        )
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:  # also a closed generator: no chunk is waited for
+            for process in set(multiprocessing.active_children()) - self._others:
+                process.terminate()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        if isinstance(error, BrokenProcessPool):
+            raise ScoringError(DIED) from None
+
+    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
+        """Start to score a chunk in the next process that is free."""
+        with _blocked_interrupts():  # submitting may start a process, which inherits this
+            return self._pool.submit(score_in_worker, chunk)
+
+    def finishes(self, future: Future[ScoredChunk]) -> bool:
+        """Whether a process has begun the chunk."""
+        return not future.cancel()
+
+
+def score_in_order(
+    batches: Iterator[list[Line]], engine: Engine, *, interrupts: Interrupts
+) -> Iterator[ScoredChunk]:
+    """Score batches with an engine, with up to `engine.ahead` chunks submitted.
+
+    After ctrl-C nothing more is submitted, and the results up to the first chunk that doesn't
+    finish are yielded.
+
+    Args:
+        batches: The lines that are scored together.
+        engine: Where they are scored.
         interrupts: Where ctrl-C is allowed and recorded.
 
     Yields:
@@ -201,77 +259,34 @@ def score_in_processes(
         ScoringError: A process died.
         GuerdonError: What reading the lines raised, after the results of the lines before.
     """
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), _start_worker, (open_score,)
-    )
-
-    def submit(chunk: Batches) -> Future[ScoredChunk]:
-        with _blocked_interrupts():  # submitting may start a process, which inherits this
-            return pool.submit(_score_in_worker, chunk)
-
-    try:
-        yield from _in_order(
-            batches,
-            submit,
-            interrupts=interrupts,
-            finishes=lambda future: not future.cancel(),
-            ahead=2 * workers + 1,
-        )
-    except BaseException as error:  # also a closed generator: no chunk is waited for
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        if isinstance(error, BrokenProcessPool):
-            raise ScoringError(
-                "a worker process died (was it killed, or out of memory?); the rows that were "
-                "finished are kept, continue with --resume"
-            ) from None
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _in_order(
-    batches: Iterator[list[Line]],
-    submit: Callable[[Batches], Future[ScoredChunk]],
-    *,
-    interrupts: Interrupts,
-    finishes: Callable[[Future[ScoredChunk]], bool],
-    ahead: int,
-    largest: int = CHUNK_BATCHES,
-) -> Iterator[ScoredChunk]:
-    """Yield the results of chunks in order, with up to `ahead` of them submitted.
-
-    After ctrl-C nothing more is submitted, and the results up to the first chunk that doesn't
-    finish are yielded.
-    """
     pending: deque[Future[ScoredChunk]] = deque()
     failed: list[GuerdonError] = []
     readable = _until_error(batches, failed)
     size = 1
-    while True:
-        reading = 0.0
-        while len(pending) < ahead and not interrupts.requested:
-            start = perf_counter()
-            chunk = _interruptible(interrupts, list, itertools.islice(readable, size))
-            reading = max(reading, perf_counter() - start)
-            if not chunk:
+    with engine:
+        while True:
+            reading = 0.0
+            while len(pending) < engine.ahead and not interrupts.requested:
+                start = perf_counter()
+                chunk = _interruptible(interrupts, list, itertools.islice(readable, size))
+                reading = max(reading, perf_counter() - start)
+                if not chunk:
+                    break
+                pending.append(engine.submit(chunk))
+            if interrupts.requested:
+                pending = deque(itertools.takewhile(engine.finishes, pending))
+            if not pending:
                 break
-            pending.append(submit(chunk))
-        if interrupts.requested:
-            pending = deque(itertools.takewhile(finishes, pending))
-        if not pending:
-            break
-        scored = _interruptible(interrupts, pending[0].result)
-        if scored is None:  # ctrl-C
-            continue
-        pending.popleft()
-        yield scored
-        if scored.interrupted:
-            interrupts.requested = True
-            return
-        wished = scored.batches * CHUNK_SECONDS / max(scored.seconds, reading, 1e-6)
-        size = max(1, min(largest, int(wished), 2 * scored.batches))
+            scored = _interruptible(interrupts, pending[0].result)
+            if scored is None:  # ctrl-C
+                continue
+            pending.popleft()
+            yield scored
+            if scored.interrupted:
+                interrupts.requested = True
+                return
+            wished = scored.batches * CHUNK_SECONDS / max(scored.seconds, reading, 1e-6)
+            size = max(1, min(engine.largest, int(wished), 2 * scored.batches))
     if failed and not interrupts.requested:
         raise failed[0]
 
@@ -316,10 +331,21 @@ def _blocked_interrupts() -> Iterator[None]:
 _score: Callable[[Batches], ScoredChunk] | GuerdonError
 
 
-def _start_worker(open_score: Callable[[], Callable[[Batches], ScoredChunk]]) -> None:
-    global _score
+def _start_worker(open_score: OpenScore, workers: int) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles ctrl-C
+    open_worker(open_score, workers)
+
+
+def open_worker(open_score: OpenScore, workers: int) -> None:
+    """Load the reward in this process, for `score_in_worker`.
+
+    Args:
+        open_score: Returns what scores batches.
+        workers: The number of processes that score, which share the limits of services.
+    """
+    global _score
+    share_limits(workers)
     sys.stdout = sys.stderr  # what a reward prints must not get between the rows
     # The parent has shown the warnings about the reward's file.
     logging.getLogger("guerdon.config").addHandler(logging.NullHandler())
@@ -336,7 +362,12 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _score_in_worker(chunk: Batches) -> ScoredChunk:
+def score_in_worker(chunk: Batches) -> ScoredChunk:
+    """Score a chunk with the reward of this process.
+
+    Raises:
+        GuerdonError: The reward could not be loaded.
+    """
     if isinstance(_score, GuerdonError):
         raise _score
     return _score(chunk)

@@ -7,17 +7,25 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, Self, TypeAlias
 
-from guerdon._validation import check_integer
+from guerdon._validation import check_choice, check_integer
 from guerdon.config.pipeline import is_pipeline_file, open_reward
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.crediting import CreditSettings, RowCredit
-from guerdon.rollouts.scoring import execution, reading, scorers
-from guerdon.rollouts.scoring.execution import Interrupts, ScoredChunk
+from guerdon.rollouts.scoring import parquet, reading, scorers
+from guerdon.rollouts.scoring.execution import (
+    Engine,
+    InProcesses,
+    Interrupts,
+    InThisThread,
+    InThreads,
+    ScoredChunk,
+    score_in_order,
+)
 from guerdon.rollouts.scoring.reading import Line, name_of_file
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row, read_finished
 from guerdon.rollouts.scoring.scorers import RubricScorer, SandboxScorer, SandboxSettings, Scorer
@@ -26,7 +34,9 @@ from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.types.rollout import Rollout
 
-__all__ = ["ScoredRow", "ScoringJob", "ScoringPipeline", "ScoringReport"]
+__all__ = ["ENGINES", "ScoredRow", "ScoringJob", "ScoringPipeline", "ScoringReport"]
+
+ENGINES = ("processes", "ray")
 
 # The parts of a breakdown for rollouts without the column, and for lines that can't be read.
 NO_VALUE = "(none)"
@@ -83,13 +93,18 @@ class ScoringJob:
     Attributes:
         rollouts: The file of rollouts; ``-`` is standard input.
         reward: The reward as ``reward.yaml``, ``module:name`` or ``file.py:name``.
-        out: The file for the result rows; ``-`` is standard output, None writes none.
-        workers: The number of processes that score, from 1. Each loads the reward itself; in a
-            sandbox it is the number of calls that run at the same time.
+        out: The file for the result rows: JSONL, or Parquet if it ends with ``.parquet``; ``-`` is
+            standard output, None writes none. Until all rows of a Parquet file are scored, they
+            are in a JSONL file beside it, whose name ends with ``.partial``.
+        workers: The number of processes that score, at least 1. Each loads the reward itself, and
+            they share the limits of services. By default this process alone; on Ray one for each
+            free CPU of the cluster. Without Ray, a sandbox runs so many calls at the same time.
+        engine: Where the workers are: ``processes`` of this machine, or ``ray``, a cluster.
         resume: Whether to continue after the rows in `out`.
         by: A column to break the summary down by.
         passing: The score from which the summary counts a row as passed.
-        format: The format of the rollouts: ``jsonl`` or ``tau-bench``.
+        format: The format of the rollouts: ``jsonl``, ``tau-bench`` or ``parquet``; by default
+            that of the file's suffix.
         parameters: Keyword arguments for a reward function.
         credit: How credit is assigned; None assigns none. With credit, and with a batch function,
             the rollouts of a group are scored together and must be consecutive.
@@ -103,11 +118,12 @@ class ScoringJob:
     rollouts: str
     reward: str
     out: str | None = None
-    workers: int = 1
+    workers: int | None = None
+    engine: str = "processes"
     resume: bool = False
     by: str | None = None
     passing: float | None = None
-    format: str = "jsonl"
+    format: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     credit: CreditSettings | None = None
     score_failed: bool = False
@@ -134,7 +150,7 @@ class ScoringJob:
         self._check()
         with contextlib.ExitStack() as stack:
             pipeline = stack.enter_context(ScoringPipeline(self))
-            if self.workers > 1 or self.resume:
+            if self._is_parallel or self.resume:
                 self._check_order(pipeline.scorer)
             report = ScoringReport(
                 pipeline.new_summary(),
@@ -145,27 +161,34 @@ class ScoringJob:
             batches = reading.read_batches(
                 file, self.rollouts, format=self.format, together=pipeline.takes_groups
             )
-            kept = 0
+            kept, out = 0, self.out
+            if out is not None and out.endswith(parquet.SUFFIX):
+                out = parquet.partial_file(out, resume=self.resume)
             if self.resume:
-                batches, kept = self._skip_finished(batches, pipeline, report)
-            writer = stack.enter_context(RowWriter(self.out, keep=kept))
+                batches, kept = self._skip_finished(batches, str(out), pipeline, report)
+            writer = stack.enter_context(RowWriter(out, keep=kept))
             if self.out == "-":  # what a reward prints must not get between the rows
                 stack.enter_context(contextlib.redirect_stdout(sys.stderr))
             interrupts = stack.enter_context(Interrupts())
             start = perf_counter()
             try:
-                chunks = self._chunks(batches, pipeline, report.summary, interrupts)
+                engine = self._engine(pipeline, report.summary, interrupts)
+                chunks = score_in_order(batches, engine, interrupts=interrupts)
                 self._write(chunks, writer, report, progress)
             except KeyboardInterrupt:
                 interrupts.requested = True
             report.interrupted = interrupts.requested
+            if out != self.out and not report.interrupted:
+                parquet.finish_file(str(out), str(self.out))
             report.seconds = perf_counter() - start
         if not report.summary.rows and not report.interrupted:
             raise RolloutError(f"{name_of_file(self.rollouts)} has no rollouts: it is empty")
         return report
 
     def _check(self) -> None:
-        check_integer("workers", self.workers, low=1)
+        check_choice("engine", self.engine, ENGINES)
+        if self.workers is not None:
+            check_integer("workers", self.workers, low=1)
         if self.resume and self.out in (None, "-"):
             raise InvalidArgumentError("--resume requires the file to continue: --out FILE")
         if self.sandbox is not None and self.credit is not None and ":" in self.credit.state_key:
@@ -193,7 +216,8 @@ class ScoringJob:
             if known is None or known.source == "observed"
         ]
         if names:
-            option = "--workers over 1" if self.workers > 1 else "--resume"
+            option = "--workers over 1" if (self.workers or 1) > 1 else "--resume"
+            option = "--engine ray" if self.engine == "ray" else option
             raise InvalidArgumentError(
                 f"{option} can't be used with {self.reward}: it normalizes {', '.join(names)} by "
                 "the scores seen before, so that a score would depend on the worker; declare a "
@@ -201,15 +225,19 @@ class ScoringJob:
             )
 
     def _skip_finished(
-        self, batches: Iterator[list[Line]], pipeline: ScoringPipeline, report: ScoringReport
+        self,
+        batches: Iterator[list[Line]],
+        out: str,
+        pipeline: ScoringPipeline,
+        report: ScoringReport,
     ) -> tuple[Iterator[list[Line]], int]:
-        """Count the rows of `out` and skip their rollouts.
+        """Count the rows of the JSONL file `out` and skip their rollouts.
 
         Returns:
             The batches that are left, and how many bytes of `out` to keep: batches are kept whole,
             up to the first with a line that could not be read then and can be now.
         """
-        kept, rows = 0, read_finished(str(self.out), pipeline.fingerprint)
+        kept, rows = 0, read_finished(out, pipeline.fingerprint)
         last: tuple[ResultRow, Line] | None = None
         for lines in batches:
             finished = list(itertools.islice(rows, len(lines)))
@@ -236,29 +264,29 @@ class ScoringJob:
             )
         return batches, kept
 
-    def _chunks(
-        self,
-        batches: Iterator[list[Line]],
-        pipeline: ScoringPipeline,
-        summary: Summary,
-        interrupts: Interrupts,
-    ) -> Iterator[ScoredChunk]:
+    def _engine(
+        self, pipeline: ScoringPipeline, summary: Summary, interrupts: Interrupts
+    ) -> Engine:
+        if self.engine == "ray":
+            from guerdon.rollouts.scoring.ray_engine import OnRay
+
+            # A sandbox of each worker is used by that worker alone.
+            return OnRay(partial(ScoringPipeline, replace(self, workers=1)), workers=self.workers)
         if self.sandbox is not None:
-            stop = pipeline.scorer.close
-            return execution.score_in_threads(
-                batches,
+            return InThreads(
                 pipeline,
-                workers=self.workers,
-                stop=stop,
-                interrupts=interrupts,
+                workers=self.workers or 1,
+                stop=pipeline.scorer.close,
                 chunks=pipeline.scores_chunks,
             )
-        if self.workers > 1:
-            return execution.score_in_processes(
-                batches, partial(ScoringPipeline, self), workers=self.workers, interrupts=interrupts
-            )
-        score = partial(pipeline, into=summary, allowed=interrupts.allowed)
-        return execution.score_here(batches, score, interrupts=interrupts)
+        if self._is_parallel:
+            return InProcesses(partial(ScoringPipeline, self), workers=self.workers or 1)
+        return InThisThread(partial(pipeline, into=summary, allowed=interrupts.allowed))
+
+    @property
+    def _is_parallel(self) -> bool:
+        """Whether several processes may score."""
+        return self.engine == "ray" or (self.workers or 1) > 1
 
     def _write(
         self,
@@ -339,7 +367,7 @@ class ScoringPipeline:
         if job.services is not None:
             raise InvalidArgumentError("`services` requires a reward that runs without a sandbox")
         return opening.enter_context(
-            SandboxScorer(job.reward, job.sandbox, parameters=parameters, workers=job.workers)
+            SandboxScorer(job.reward, job.sandbox, parameters=parameters, workers=job.workers or 1)
         )
 
     def __enter__(self) -> Self:

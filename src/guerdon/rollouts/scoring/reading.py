@@ -13,6 +13,7 @@ from typing import IO, Any, TypeAlias, TypeVar
 from guerdon._validation import check_choice
 from guerdon.errors import RolloutError
 from guerdon.rollouts.json_forms import group_key, parse_json
+from guerdon.rollouts.scoring.parquet import SUFFIX, read_parquet
 from guerdon.types.rollout import Rollout
 
 __all__ = [
@@ -135,6 +136,7 @@ def _tau_bench_row(record: Any) -> Any:
 FORMATS: dict[str, Callable[[IO[bytes]], Iterator[Line]]] = {
     "jsonl": read_lines,
     "tau-bench": read_tau_bench,
+    "parquet": read_parquet,
 }
 
 
@@ -196,7 +198,7 @@ def read_rollouts(lines: Iterable[bytes | str]) -> Iterator[Rollout]:
 
 
 def read_batches(
-    file: IO[bytes], path: str, *, format: str, together: bool
+    file: IO[bytes], path: str, *, format: str | None, together: bool
 ) -> Iterator[list[Line]]:
     """Read the lines that are scored together: one at a time, or those of a group.
 
@@ -204,13 +206,16 @@ def read_batches(
         file: The open file.
         path: Its path. A regular file is checked for split groups before anything is scored; a
             stream can't be.
-        format: The file's format, a key of `FORMATS`.
+        format: The file's format, a key of `FORMATS`; None for that of its suffix: Parquet, or
+            JSONL.
         together: Whether the rollouts of a group are scored together.
 
     Raises:
         InvalidArgumentError: There is no such format.
         RolloutError: A group is split, or has too many rollouts.
     """
+    if format is None:
+        format = "parquet" if path.endswith(SUFFIX) else "jsonl"
     read = FORMATS[check_choice("format", format, FORMATS)]
     if not together:
         return ([line] for line in read(file))
