@@ -1,6 +1,6 @@
 # Every target installs what it needs: a machine with git, make and Python 3.11 or newer is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds trainers coverage bench clean
+.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds trainers cluster coverage bench clean
 
 PYTHON ?= python3
 # uv if it is installed, otherwise a copy in .tools.
@@ -81,6 +81,13 @@ worlds: $(filter .tools/bin/uv,$(UV))  ## Play the worlds in examples/, and test
 trainers: setup  ## Test guerdon.integrations with the real trainers (ONLY=trl).
 	@$(RUN) python -m trainers $(if $(ONLY),--only $(ONLY))
 
+CLUSTER := UV_PROJECT_ENVIRONMENT=.venv-cluster $(UV)
+cluster: $(filter .tools/bin/uv,$(UV))  ## Test scoring and pools with Ray, on a cluster of two nodes here.
+	@if $(CLUSTER) sync --frozen --quiet --extra ray; then \
+		$(CLUSTER) run --no-sync pytest -q -o filterwarnings=ignore -o faulthandler_timeout=300 \
+			cluster tests/docs/test_code_blocks.py --docs -k "cluster/ or run-on-a-cluster"; \
+	else echo "make cluster: skipped, since Ray can't be installed here"; fi
+
 coverage: setup  ## Run the fast tests and report the lines that they miss.
 	$(PYTEST) $(FAST) -m "not edge" --cov=guerdon --cov-report=term:skip-covered
 
@@ -88,4 +95,4 @@ bench: setup  ## Measure speed beside the stated bars (a few minutes).
 	$(RUN) python -m benchmarks
 
 clean:  ## Remove what the other targets created.
-	rm -rf .venv .venv-newest .venv-worlds .trainers .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-newest .venv-worlds .venv-cluster .trainers .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

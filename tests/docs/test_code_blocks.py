@@ -33,9 +33,10 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-# Documents about packages that only `make worlds` and `make trainers` install, and run these
-# documents.
+# Documents about packages that only `make worlds`, `make trainers` and `make cluster` install, and
+# run these documents.
 PACKAGES = {
+    "run-on-a-cluster.md": "ray",
     "train-with-skyrl.md": "skyrl_gym",
     "train-with-trl.md": "trl",
     "world-atari.md": "ale_py",
@@ -46,6 +47,7 @@ NO_RUN_COMMANDS = {
     "UV_PYTHON=3.13 UV_PROJECT_ENVIRONMENT=.venv-3.13 make test",
     "guerdon score trajectories.json --format tau-bench --reward "
     "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
+    "guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl --engine ray",
     "guerdon score games.jsonl --reward examples/chess/reward.yaml --by player",
     "guerdon serve examples/chess --reward examples/chess/reward.yaml",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",
@@ -75,6 +77,7 @@ NO_RUN_COMMANDS = {
     "pip install '.[gymnasium]'",
     "pip install '.[judge]'",
     "pip install '.[pettingzoo]'",
+    "pip install '.[ray]'",
     "pip install '.[textarena]'",
     "pip install 'verifiers>=0.4' .",
     "pip install nemo-gym .",
@@ -87,6 +90,8 @@ NO_RUN_COMMANDS = {
     "python -m examples.atari.play",
     "python -m examples.tau_airline.replay",
     "python -m examples.textarena.play",
+    "ray job submit --working-dir . -- guerdon score rollouts.jsonl --reward reward.py:reward "
+    "--out /shared/scored.jsonl --engine ray",
 }
 SECONDS = 60
 

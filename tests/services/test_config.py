@@ -255,11 +255,15 @@ def test_share_limits_divides_the_turns_of_services_that_are_opened_later(shared
     assert ToolService("judge", McpService(endpoint="http://h", concurrency=8))._turns._value == 2
 
 
-@pytest.mark.parametrize("kind", ["tool", "model"])
-def test_a_service_with_fewer_calls_at_once_than_processes_is_rejected(shared, kind):
+@pytest.mark.parametrize(
+    "opened",
+    [
+        lambda: MCPClient({"judge": {"type": "mcp", "endpoint": "http://h", "concurrency": 2}}),
+        lambda: ChatModel("http://h", "m", concurrency=2),
+    ],
+    ids=["tool", "model"],
+)
+def test_a_service_with_fewer_calls_at_once_than_processes_is_rejected(shared, opened):
     shared(3)
     with pytest.raises(InvalidArgumentError, match="use at most 2 workers"):
-        if kind == "tool":
-            MCPClient({"judge": {"type": "mcp", "endpoint": "http://h", "concurrency": 2}})
-        else:
-            ChatModel("http://h", "m", concurrency=2)
+        opened()

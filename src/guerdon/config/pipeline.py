@@ -146,14 +146,14 @@ class RewardPipeline:
         self.close()
 
 
-def is_pipeline_file(spec: str) -> bool:
+def is_pipeline_file(spec: object) -> bool:
     """Return whether a spec names the file of a pipeline, rather than code.
 
     Example:
         >>> is_pipeline_file("reward.yaml"), is_pipeline_file("reward.py:reward")
         (True, False)
     """
-    return Path(spec).suffix.lower() in SUFFIXES
+    return isinstance(spec, str) and Path(spec).suffix.lower() in SUFFIXES
 
 
 @contextmanager
@@ -188,7 +188,11 @@ def open_services(path: str | None) -> Iterator[MCPClient | None]:
 
 @contextmanager
 def open_reward(
-    spec: str, *, at: int | None = None, check: bool = True, services: str | None = None
+    spec: str | Rubric | RewardFunction | RewardPipeline,
+    *,
+    at: int | None = None,
+    check: bool = True,
+    services: str | None = None,
 ) -> Iterator[Rubric | RewardFunction]:
     """Load a reward by name; its services are connected as long as the context lasts.
 
@@ -199,7 +203,8 @@ def open_reward(
         NumericAnswer(tolerance=0.0, field='content', expected=None)
 
     Args:
-        spec: ``reward.yaml``, or what `load_reward` accepts.
+        spec: ``reward.yaml``, or what `load_reward` accepts; or a reward, which is used itself,
+            or a pipeline, which is closed at the end.
         at: The episode and training step, from 0, at which the schedules of a file are evaluated.
         check: Check that the services of a file are available.
         services: A file of services by name, as under ``mcp_services``, in place of those of a
@@ -211,10 +216,10 @@ def open_reward(
         LoadError: The code can't be loaded.
         InvalidArgumentError: `at` is given for a reward in code, which has no schedules.
     """
-    if not is_pipeline_file(spec):
+    if not isinstance(spec, RewardPipeline) and not is_pipeline_file(spec):
         if at is not None:
             raise InvalidArgumentError(f"`at` requires a reward file with schedules, got {spec}")
-        reward = load_reward(spec)
+        reward = load_reward(spec) if isinstance(spec, str) else spec
         with open_services(services) as mcp:
             if isinstance(reward, Rubric):
                 connect_services(reward, mcp)
@@ -226,6 +231,7 @@ def open_reward(
                 )
             yield reward
         return
+    assert isinstance(spec, str | RewardPipeline)
     with open_services(services) as mcp, RewardPipeline.of(spec, mcp=mcp) as pipeline:
         rubric = pipeline.make()
         if check:

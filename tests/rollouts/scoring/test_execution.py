@@ -7,9 +7,9 @@ import pytest
 
 from guerdon.errors import RolloutError
 from guerdon.rollouts.scoring.execution import (
+    Interrupts,
     InThisThread,
     InThreads,
-    Interrupts,
     ScoredChunk,
     score_in_order,
 )

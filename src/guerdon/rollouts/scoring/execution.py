@@ -30,7 +30,7 @@ from guerdon.rollouts.scoring.summary import Summary
 from guerdon.services.config import share_limits
 
 __all__ = [
-    "DIED", "Batches", "Engine", "InProcesses", "InThisThread", "InThreads", "Interrupts",
+    "Batches", "DIED", "Engine", "InProcesses", "InThisThread", "InThreads", "Interrupts",
     "OpenScore", "ScoredChunk", "open_worker", "score_in_order", "score_in_worker",
 ]  # fmt: skip
 
@@ -130,7 +130,7 @@ class Engine(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
+    def __exit__(  # noqa: B027  not every engine occupies something
         self, kind: object, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Free what the engine occupies; with an error, end the chunks that are being scored."""

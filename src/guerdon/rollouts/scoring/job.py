@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Self, TypeAlias
 
 from guerdon._validation import check_choice, check_integer
-from guerdon.config.pipeline import is_pipeline_file, open_reward
+from guerdon.config.pipeline import RewardPipeline, is_pipeline_file, open_reward
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.crediting import CreditSettings, RowCredit
 from guerdon.rollouts.scoring import parquet, reading, scorers
@@ -31,6 +31,8 @@ from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_ro
 from guerdon.rollouts.scoring.scorers import RubricScorer, SandboxScorer, SandboxSettings, Scorer
 from guerdon.rollouts.scoring.summary import GroupSummary, Summary, gates_of, group_stats
 from guerdon.rubrics.composer import RubricComposer
+from guerdon.rubrics.functions.function import RewardFunction
+from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.types.rollout import Rollout
 
@@ -318,6 +320,7 @@ class ScoringPipeline:
 
     Args:
         job: The reward and the options.
+        reward: A reward in place of the one that the job names.
 
     Raises:
         LoadError: The reward can't be loaded.
@@ -326,8 +329,11 @@ class ScoringPipeline:
         SandboxUnavailableError: The sandbox doesn't work on this machine.
     """
 
-    def __init__(self, job: ScoringJob) -> None:
+    def __init__(
+        self, job: ScoringJob, reward: Rubric | RewardFunction | RewardPipeline | None = None
+    ) -> None:
         self.job = job
+        self._reward = job.reward if reward is None else reward
         with contextlib.ExitStack() as opening:
             self.scorer = self._open_scorer(opening)
             # After the reward, whose module may register an estimator.
@@ -340,7 +346,11 @@ class ScoringPipeline:
             self.fingerprint = fingerprint_of(self.fingerprint, *self.credit.identity)
         if job.score_failed:
             self.fingerprint = fingerprint_of(self.fingerprint, "score failed")
-        self.scorer.fingerprint = self.fingerprint
+        self.set_fingerprint(self.fingerprint)
+
+    def set_fingerprint(self, fingerprint: str) -> None:
+        """Set the fingerprint of all rows."""
+        self.fingerprint = self.scorer.fingerprint = fingerprint
 
     def _open_credit(self, settings: CreditSettings) -> RowCredit:
         if not isinstance(self.scorer, RubricScorer):
@@ -356,7 +366,7 @@ class ScoringPipeline:
         job, parameters = self.job, dict(self.job.parameters)
         if job.sandbox is None:
             reward = opening.enter_context(
-                open_reward(job.reward, at=job.at, services=job.services)
+                open_reward(self._reward, at=job.at, services=job.services)
             )
             return opening.enter_context(scorers.scorer_of(reward, parameters))
         if is_pipeline_file(job.reward):
@@ -422,11 +432,19 @@ class ScoringPipeline:
     def score(self, lines: Sequence[Line]) -> list[ScoredRow]:
         """Score the rollouts of lines together."""
         rollouts = [self._read(line) for line in lines]
+        rows = self._score(rollouts)
+        return [(row, self._part(each)) for each, row in zip(rollouts, rows, strict=True)]
+
+    def score_rows(self, rows: Sequence[dict[str, Any]]) -> list[ResultRow]:
+        """Score the rollouts of rows, those of a group together."""
+        return self._score([self._parse(Rollout.from_row, row) for row in rows])
+
+    def _score(self, rollouts: Sequence[Rollout | RolloutError]) -> list[ResultRow]:
         rows = scorers.score_together(self.scorer, rollouts)
-        pairs = list(zip(rollouts, rows, strict=True))
         if self.credit is not None:
+            pairs = zip(rollouts, rows, strict=True)
             self.credit.add([(each, row) for each, row in pairs if isinstance(each, Rollout)])
-        return [(row, self._part(each)) for each, row in pairs]
+        return rows
 
     def finished(self, rows: Sequence[ResultRow], lines: Sequence[Line]) -> list[ScoredRow]:
         """The rows of lines that an earlier run scored."""
@@ -451,10 +469,13 @@ class ScoringPipeline:
             summary.groups.add(group_stats(known, credited=self.credit is not None))
 
     def _read(self, line: Line) -> Rollout | RolloutError:
+        return self._parse(reading.parse_line, *line, number=line[0])
+
+    def _parse(
+        self, parse: Callable[..., Rollout], *given: Any, number: int | None = None
+    ) -> Rollout | RolloutError:
         try:
-            return scorers.unless_failed(
-                reading.parse_line(*line), self.job.score_failed, line=line[0]
-            )
+            return scorers.unless_failed(parse(*given), self.job.score_failed, line=number)
         except RolloutError as error:
             return error
 

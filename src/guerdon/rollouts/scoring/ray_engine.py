@@ -84,7 +84,7 @@ class OnRay(Engine):
         self._connected = connect(ray)
         workers = self._workers or max(1, int(ray.available_resources().get("CPU", 1)))
         self.ahead = 2 * workers + 1
-        self._group = ray.util.placement_group([{"CPU": 1}] * workers)
+        self._group = ray.util.placement_group([{"CPU": 1}] * workers, strategy="SPREAD")
         if not self._group.wait(START_S):
             self._disconnect()
             raise ScoringError(
