@@ -23,10 +23,10 @@ from guerdon.envs.server.protocol import (
     ResetRequest,
     error_data,
     plain_data,
-    sendable,
+    unsendable,
 )
 from guerdon.envs.server.sessions import Connection, EnvSession, SessionEnd, SessionManager
-from guerdon.envs.wire import codecs, frames
+from guerdon.envs.wire import UNSENDABLE, codecs, frames
 from guerdon.errors import EpisodeError
 
 # Seconds for which answers are gathered into one frame while other calls are running.
@@ -353,7 +353,11 @@ class BatchConnection:
     # Answers ------------------------------------------------------------------------------------
 
     def _encode(self, number: int, kind: str, model: BaseModel) -> bytes:
-        return sendable(model, partial(self._codec.encode, number, kind, model))
+        try:
+            content: bytes = self._codec.encode(number, kind, model)
+        except UNSENDABLE as error:
+            raise unsendable(model, error) from error
+        return content
 
     def _error(self, number: int | None, error: ProtocolError) -> bytes:
         content: bytes = self._codec.encode(number, "error", plain_data(error_data(error)))

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from bisect import bisect_left
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any, TypeVar
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Metric,
-    Summary,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Metric, generate_latest
+from prometheus_client.core import HistogramMetricFamily, SummaryMetricFamily
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.registry import Collector
 
 from guerdon._logging import plain, step_logger
 from guerdon._validation import as_score
@@ -99,8 +95,6 @@ class Metrics:
         refused: Connections and requests that were refused, by reason.
         calls: Calls of environments, by method.
         failures: Failures, by kind.
-        step_seconds: The duration of steps.
-        rewards: Scores, by component; ``""`` is the reward itself.
     """
 
     def __init__(self) -> None:
@@ -118,19 +112,12 @@ class Metrics:
         self.refused = made(Counter, "refused", refused, "reason")
         self.calls = made(Counter, "calls", "Calls of environments.", "method")
         self.failures = made(Counter, "failures", "Failures.", "kind")
-        durations = "The duration of steps."
-        self.step_seconds = made(Histogram, "step_seconds", durations, buckets=BUCKETS)
-        scores = "Scores, by component; an empty one is the reward."
-        self.rewards = made(Summary, "reward", scores, "component")
-        self._components: dict[str, Summary] = {}
-        self._steps: Counter | None = None
+        self._steps = _Steps()
+        registry.register(self._steps)
 
     def observe_step(self, seconds: float, observation: Observation | None) -> None:
         """Count a step, and the scores of its observation; None if it failed."""
-        if self._steps is None:
-            self._steps = self.calls.labels("step")
-        self._steps.inc()
-        self.step_seconds.observe(seconds)
+        self._steps.add(seconds)
         if observation is None:
             return
         scores: dict[Any, Any] = {} if observation.reward is None else {"": observation.reward}
@@ -142,16 +129,60 @@ class Metrics:
             usual = score.__class__ is float and score - score == 0.0
             value = score if usual else as_score(score)
             if value is not None and isinstance(name, str) and name.isprintable():
-                (self._components.get(name) or self._component(name)).observe(value)
-
-    def _component(self, name: str) -> Summary:
-        if len(self._components) >= MAX_COMPONENTS:
-            name = OTHERS
-        return self._components.setdefault(name, self.rewards.labels(name))
+                self._steps.add_score(name, value)
 
     def text(self) -> bytes:
         """Return everything in Prometheus' text format."""
+        if steps := self._steps.uncounted():
+            self.calls.labels("step").inc(steps)
         return generate_latest(self._registry)
+
+
+class _Steps(Collector):
+    """The durations and the scores of steps.
+
+    They are added in one event loop, without the locks of prometheus_client, which take a tenth of
+    the time of a step in a batch.
+    """
+
+    def __init__(self) -> None:
+        self._buckets = [0] * (len(BUCKETS) + 1)
+        self._seconds = 0.0
+        self._counted = 0
+        self._scores: dict[str, list[float]] = {}  # number and sum, by component
+
+    def add(self, seconds: float) -> None:
+        """Add the duration of a step."""
+        self._buckets[bisect_left(BUCKETS, seconds)] += 1
+        self._seconds += seconds
+
+    def add_score(self, name: str, value: float) -> None:
+        """Add the score of a component."""
+        found = self._scores.get(name)
+        if found is None:
+            if len(self._scores) >= MAX_COMPONENTS:
+                name = OTHERS
+            found = self._scores.setdefault(name, [0.0, 0.0])
+        found[0] += 1.0
+        found[1] += value
+
+    def uncounted(self) -> int:
+        """Return how many steps there were since the last call."""
+        before, self._counted = self._counted, sum(self._buckets)
+        return self._counted - before
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics."""
+        totals = accumulate(self._buckets)
+        buckets = zip([*map(str, BUCKETS), "+Inf"], totals, strict=True)
+        seconds = self._seconds
+        name = "guerdon_step_seconds"
+        yield HistogramMetricFamily(name, "The duration of steps.", [*buckets], seconds)
+        text = "Scores, by component; an empty one is the reward."
+        scores = SummaryMetricFamily("guerdon_reward", text, labels=["component"])
+        for component, (count, total) in self._scores.items():
+            scores.add_metric([component], int(count), total)
+        yield scores
 
 
 class _Registry(CollectorRegistry):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
@@ -192,7 +192,10 @@ def observation_json(observation: Observation) -> bytes:
         InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.
     """
     reward = observation.reward
-    content = sendable(observation, lambda: model_json(observation, exclude=_BESIDE))
+    try:
+        content = model_json(observation, _BESIDE)
+    except UNSENDABLE as error:
+        raise unsendable(observation, error) from error
     pieces = [
         b'{"observation":',
         content,
@@ -212,23 +215,19 @@ def state_json(state: State) -> bytes:
     Raises:
         InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.
     """
-    return sendable(state, lambda: model_json(state))
-
-
-def sendable(model: BaseModel, encode: Callable[[], bytes]) -> bytes:
-    """Return what `encode` makes of an observation or a state.
-
-    Raises:
-        InvalidObservationError: It is not JSON-serializable, or contains NaN or infinity.
-    """
-    name = type(model).__name__
     try:
-        return encode()
-    except NotFiniteError as error:
-        raise InvalidObservationError(f"{name} has {error}") from error
+        return model_json(state)
     except UNSENDABLE as error:
-        path = _unsendable_path(model)
-        raise InvalidObservationError(f"{name}{path} is not JSON-serializable: {error}") from error
+        raise unsendable(state, error) from error
+
+
+def unsendable(model: BaseModel, error: Exception) -> InvalidObservationError:
+    """Return the error for an observation or a state that can't be encoded."""
+    name = type(model).__name__
+    if isinstance(error, NotFiniteError):
+        return InvalidObservationError(f"{name} has {error}")
+    path = _unsendable_path(model)
+    return InvalidObservationError(f"{name}{path} is not JSON-serializable: {error}")
 
 
 def _unsendable_path(value: Any, depth: int = 10) -> str:
