@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -28,7 +29,7 @@ UNSENDABLE = (
 )  # fmt: skip
 
 # The usual most bytes of a frame: the receiver works on one while the next is written.
-FRAME_BYTES = 2**20
+FRAME_BYTES = 2**17
 # The most bytes of a frame beside its calls and their commas.
 FRAME_OVERHEAD = 8
 # MessagePack's extension type of an array, and the arrays that it may have.
@@ -37,7 +38,10 @@ ARRAY_TYPES = ["|b1", "|i1", "|u1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<
 # Where a float of MessagePack may begin that is NaN or infinite.
 _MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
 # Stands for an array while pydantic makes plain data; no text of an environment contains it.
-_TOKEN = "guerdon-array-5f1c9a52e0d84b7f-"
+_TOKEN = "guerdon-array-5f1c9a52e0d84b7f"
+_TOKEN_STR = bytes([0xA0 | len(_TOKEN)]) + _TOKEN.encode()  # as MessagePack
+# The most types and shapes of arrays that are remembered.
+MAX_HEADS = 256
 _QUOTE = "'"
 
 
@@ -189,8 +193,8 @@ class MsgpackCodec:
     def __init__(self) -> None:
         from msgspec import msgpack
 
-        self._ext = msgpack.Ext
-        self._encode = msgpack.Encoder(enc_hook=self._array_ext).encode
+        self._heads: dict[tuple[Any, tuple[int, ...]], bytes] = {}
+        self._encode = msgpack.Encoder().encode
         self._decode = msgpack.Decoder(ext_hook=self._array).decode
         self._decode_array = msgpack.Decoder(tuple[str, list[int], memoryview]).decode
 
@@ -205,13 +209,31 @@ class MsgpackCodec:
             plain = to_jsonable_python(
                 data, inf_nan_mode="constants", context=arrays, fallback=arrays.keep_array
             )
-        if arrays.found:
-            plain = arrays.restored(plain)
-            return self._encode((number, kind, plain))
         encoded: bytes = self._encode((number, kind, plain))
         if _MAYBE_NOT_FINITE.search(encoded):
             check_finite(plain)
-        return encoded
+        return self._with_arrays(encoded, arrays.found) if arrays.found else encoded
+
+    def _with_arrays(self, encoded: bytes, arrays: list[Any]) -> bytes:
+        """Return an encoded call with its arrays in place of their tokens."""
+        first, *rest = encoded.split(_TOKEN_STR)
+        pieces: list[Any] = [first]
+        for array, part in zip(arrays, rest, strict=True):
+            pieces += (self._array_head(array.dtype, array.shape), array.data, part)
+        return b"".join(pieces)
+
+    def _array_head(self, dtype: Any, shape: tuple[int, ...]) -> bytes:
+        """Return what is before the numbers of an array, for all of its type and shape."""
+        found = self._heads.get((dtype, shape))
+        if found is None:
+            size = math.prod(shape) * dtype.itemsize
+            inner = b"\x93" + self._encode(dtype.str) + self._encode(shape)
+            inner += b"\xc6" + size.to_bytes(4, "big")
+            found = b"\xc9" + (len(inner) + size).to_bytes(4, "big") + bytes([ARRAY]) + inner
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            self._heads[dtype, shape] = found
+        return found
 
     def frame(self, encoded: list[bytes]) -> bytes:
         """Return several calls or answers as one frame."""
@@ -236,13 +258,6 @@ class MsgpackCodec:
             check_finite(content)
         return content
 
-    def _array_ext(self, array: Any) -> Any:
-        import numpy as np
-
-        kind = array.dtype.newbyteorder("<")
-        data = np.asarray(array, kind, order="C").data
-        return self._ext(ARRAY, self._encode((kind.str, array.shape, data)))
-
     def _array(self, code: int, payload: memoryview) -> np.ndarray[Any, Any]:
         import numpy as np
 
@@ -261,32 +276,28 @@ class _Arrays:
     """The arrays of one message, for which there are tokens while pydantic makes plain data.
 
     Attributes:
-        found: The arrays by token.
+        found: The arrays, in the order of their tokens.
     """
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] = {}
+        self.found: list[Any] = []
 
     def keep_array(self, value: Any) -> str:
         """Return a token for an array."""
-        if not _is_array(value) or value.dtype.newbyteorder("<").str not in ARRAY_TYPES:
-            raise ValueError(f"unable to serialize {type(value).__name__}")
-        token = f"{_TOKEN}{len(self.found)}"
-        self.found[token] = value
-        return token
+        import numpy as np
 
-    def restored(self, value: Any) -> Any:
-        """Return plain data with its arrays in place of their tokens, and check its floats."""
-        kind = value.__class__
-        if kind is str:
-            return self.found.get(value, value)
-        if kind is dict:
-            return {name: self.restored(each) for name, each in value.items()}
-        if kind is list:
-            return [self.restored(each) for each in value]
-        if kind is float:
-            check_finite(value)
-        return value
+        kind = _wire_type(value.dtype) if _is_array(value) else None
+        if kind is None:
+            raise ValueError(f"unable to serialize {type(value).__name__}")
+        self.found.append(np.asarray(value, kind, order="C"))
+        return _TOKEN
+
+
+@cache
+def _wire_type(dtype: Any) -> Any:
+    """Return the type that an array of a type has on the wire; None if it has none."""
+    kind = dtype.newbyteorder("<")
+    return kind if kind.str in ARRAY_TYPES else None
 
 
 def codecs() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import SerializationInfo, WrapSerializer
@@ -78,7 +79,7 @@ class ArrayField:
             raise ValueError(f"not an array: {error}") from None
         if array.dtype.kind not in KINDS:
             raise ValueError(f"an array of numbers is required, got one of {array.dtype}")
-        if self.dtype is not None and array.dtype != self.dtype:
+        if self.dtype is not None and array.dtype != _dtype(self.dtype):
             array = _cast(array, _dtype(self.dtype))
         shape = self.shape
         if shape is not None and array.shape != shape:
@@ -91,6 +92,7 @@ class ArrayField:
 _SCHEMA_TYPES = {"b": "boolean", "i": "integer", "u": "integer", "f": "number"}
 
 
+@cache
 def _dtype(name: str) -> Any:
     import numpy as np
 
