@@ -74,6 +74,10 @@ class ServerProcess:
     # Measurements on Linux
 
     @property
+    def process(self) -> int:
+        return self._process.pid
+
+    @property
     def threads(self) -> int:
         return len(os.listdir(f"/proc/{self._process.pid}/task"))
 

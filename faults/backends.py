@@ -33,12 +33,14 @@ class Backend:
         harmless: What environments may do without a failure.
         rare: Rare faults, in the order in which they are injected.
         is_disturbed: Whether something may happen to it from outside.
+        has_children: Whether its processes are children of this one.
     """
 
     alone: tuple[str, ...] = (worlds.HANG, worlds.HELD)
     shared: tuple[str, ...] = ()
     harmless: tuple[str, ...] = (*worlds.HARMLESS, worlds.LARGE)
     is_disturbed = False
+    has_children = False
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -60,47 +62,79 @@ class Backend:
 
 
 class Remote(Backend):
-    """Environments on a server, which is killed, and whose connections are cut."""
+    """Environments on a server, which is killed, and whose connections are cut.
+
+    Attributes:
+        servers: How many servers there are.
+        options: Further options of `guerdon serve`.
+    """
 
     alone = (worlds.HANG,)
     shared = (worlds.HELD,)
     is_disturbed = True
+    servers = 1
     options = ""
 
     @contextlib.asynccontextmanager
     async def running(self, world: str) -> AsyncIterator[None]:
-        """Start the server, and what cuts connections."""
-        self.server = Server(self.ledger, world, self.options, hang_s=REMOTE_HANG_S)
-        try:
-            await self.server.start()
-            async with Proxy(self.ledger, self.server.port) as self.proxy:
-                yield
-            await self.server.settle()
-            await self.server.stop()
-        finally:
-            self.server.kill()
+        """Start the servers, and what cuts connections."""
+        self._running = [
+            Server(self.ledger, world, self.options, hang_s=REMOTE_HANG_S)
+            for _ in range(self.servers)
+        ]
+        self._lost: list[Server] = []
+        async with contextlib.AsyncExitStack() as stack:
+            for server in self._running:
+                stack.callback(server.kill)
+            await asyncio.gather(*(server.start() for server in self._running))
+            self._proxies = [Proxy(self.ledger, server.port) for server in self._running]
+            for proxy in self._proxies:
+                await stack.enter_async_context(proxy)
+            yield
+            await self._start_lost()
+            await asyncio.gather(*(server.settle() for server in self._running))
+            await asyncio.gather(*(server.stop() for server in self._running))
+
+    async def _start_lost(self) -> None:
+        lost, self._lost = self._lost, []
+        await asyncio.gather(*(server.start() for server in lost))
 
     def pool(self, world: str, n: int) -> EnvPool:
-        """Return a pool that reaches the server directly, or through the proxy."""
-        self.is_cut = self.ledger.random.random() < 0.5
-        url = self.proxy.url if self.is_cut else self.server.url
-        return EnvPool(url, n=n, timeout_s=LIMIT_S)
+        """Return a pool that reaches the servers directly, or through the proxies."""
+        self._is_cut = self.ledger.random.random() < 0.5
+        ways = self._proxies if self._is_cut else self._running
+        urls = [way.url for way in ways]
+        return EnvPool(urls if self.servers > 1 else urls[0], n=n, timeout_s=LIMIT_S)
 
     async def disturb(self, player: Player) -> Disturbance:
-        """Kill the server, or cut connections in the middle of a frame."""
-        everyone = range(player.pool.n)
+        """Kill a server, or cut connections in the middle of a frame."""
+        await self._start_lost()
+        number = self.ledger.random.randrange(self.servers)
+        server, proxy = self._running[number], self._proxies[number]
+        mine = set(range(player.pool.n))
+        if self.servers > 1:
+            mine = {slot for slot in mine if player.processes[slot] == server.process}
 
         async def cut() -> None:
-            self.proxy.cut()
+            proxy.cut()
 
-        async def restart() -> None:
-            await self.server.stop(kills=True)
-            self.server.kill()
-            await self.server.start()
+        async def kill() -> None:
+            await server.stop(kills=True)
+            server.kill()
+            self._lost.append(server)
+            if self.servers == 1 or self.ledger.random.random() < 0.5:
+                await self._start_lost()
 
-        if self.is_cut and self.ledger.random.random() < 0.8:
-            return Disturbance("connections cut", everyone, cut, self.proxy.drop)
-        return Disturbance("server killed", everyone, restart)
+        moves = self.servers > 1
+        if self._is_cut and self.ledger.random.random() < 0.8:
+            return Disturbance("connections cut", mine, cut, proxy.drop, moves)
+        return Disturbance("server killed", mine, kill, moves=moves)
+
+
+class Servers(Remote):
+    """Environments on several servers, one of which is killed or can't be reached."""
+
+    servers = 3
 
 
 class Processes(Backend):
@@ -109,7 +143,7 @@ class Processes(Backend):
     alone = ()
     shared = (*worlds.HANGS, *worlds.LETHAL)
     harmless = (*Backend.harmless, *worlds.LEAKS)
-    is_disturbed = True
+    is_disturbed = has_children = True
 
     @contextlib.asynccontextmanager
     async def running(self, world: str) -> AsyncIterator[None]:
@@ -140,4 +174,5 @@ BACKENDS: dict[str, type[Backend]] = {
     "threads": Backend,
     "processes": Processes,
     "remote": Remote,
+    "servers": Servers,
 }

@@ -43,6 +43,7 @@ SUBJECTS = {
     "processes": "pool",
     "threads": "pool",
     "remote": "pool",
+    "servers": "pool",
     "logger": "logger",
 }
 

@@ -30,12 +30,14 @@ class Disturbance(NamedTuple):
         slots: The slots whose calls it may fail; they are reset afterwards.
         strike: Does it.
         repair: Undoes it, once the calls have ended.
+        moves: Whether slots may be elsewhere after a reset, so that it may fail any reset.
     """
 
     name: str
     slots: Collection[int]
     strike: Callable[[], Awaitable[object]]
     repair: Callable[[], Awaitable[object]] = partial(asyncio.sleep, 0)
+    moves: bool = False
 
 
 class Player:
@@ -217,7 +219,7 @@ class Player:
         count = HANGING if fault == worlds.HANG else 1
         victims = set(self.ledger.random.sample(range(self.pool.n), count))
         unsure = self.sharing(victims) if fault in self._shared else set(victims)
-        if fault != worlds.HELD:  # which may end in time
+        if fault not in worlds.ANSWERED:
             unsure -= victims
         worlds.released.clear()
         actions = [
@@ -231,11 +233,11 @@ class Player:
     async def disturbed(self) -> None:
         """Reset or step all slots, while something is done to the pool from outside."""
         assert self._disturb is not None
-        name, slots, strike, repair = await self._disturb(self)
+        name, slots, strike, repair, moves = await self._disturb(self)
         self.ledger.injected[name] += 1
         everyone = range(self.pool.n)
         if self.ledger.random.random() < 0.3:
-            work = self._reset(everyone, {"": 1.0}, unsure=slots)
+            work = self._reset(everyone, {"": 1.0}, unsure=everyone if moves else slots)
         else:
             fault = self.ledger.random.choice(["slow", ""])
             actions = [

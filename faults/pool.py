@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 from faults import worlds
 from faults.backends import BACKENDS, Backend
 from faults.counts import Ledger, tasks_left
 from faults.player import Player, play_episodes
+from faults.server import ROOT
 
 STEPS = 100_000
 SLOTS = 16
 # Steps between two pools, the last of which is closed while it steps.
 POOL_STEPS = 2_500
+PARENTS = 8  # which are killed, of backends with processes of their own
 
 WORLDS = {
     "World": [*worlds.ENVIRONMENT, *worlds.REWARD],
@@ -28,7 +33,11 @@ def run(ledger: Ledger, size: float) -> None:
     file = ledger.folder / "taken"
     file.touch()
     os.environ["FAULTS_TAKEN"] = str(file)  # for other processes
-    asyncio.run(_run(ledger, BACKENDS[ledger.name](ledger), int(STEPS * size)))
+    backend = BACKENDS[ledger.name](ledger)
+    if backend.has_children:
+        for _ in range(max(1, round(PARENTS * size))):
+            asyncio.run(_kill_parent(ledger))
+    asyncio.run(_run(ledger, backend, int(STEPS * size)))
     ledger.take(worlds.taken)
     ledger.take(map(int, file.read_text().split()))
     gc.collect()
@@ -62,3 +71,35 @@ async def _play(
         )  # fmt: skip
         await player.play(steps)
         await player.close_while_stepping()
+
+
+async def _kill_parent(ledger: Ledger) -> None:
+    """Kill a process whose pool steps: nothing of it may be left."""
+    command = [sys.executable, "-m", "faults.pool", ledger.name]
+    variables = {name: value for name, value in os.environ.items() if name != "FAULTS_TAKEN"}
+    parent = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, env=variables, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    try:
+        await parent.stdout.readline()
+        await asyncio.sleep(0.1 * ledger.random.random())
+    finally:
+        parent.kill()
+        await parent.wait()
+    ledger.injected["parent killed"] += 1
+
+
+async def _play_until_killed(name: str) -> None:
+    ledger = Ledger(name, 0, Path())
+    faults = {"": 1.0, "slow": 1.0, worlds.LARGE: 1.0}
+    async with BACKENDS[name](ledger).pool("World", SLOTS) as pool:
+        player = Player(ledger, pool, faults, first=0)
+        await player.reset()
+        print("ready", flush=True)
+        while True:
+            await player.play(POOL_STEPS)
+
+
+if __name__ == "__main__":
+    asyncio.run(_play_until_killed(sys.argv[1]))

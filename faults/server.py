@@ -115,9 +115,14 @@ class Server:
             await http.step({"ticket": 0})  # opens what the process keeps, such as event loops
         self._descriptors = self._count()
 
-    def _count(self) -> int:
+    @property
+    def process(self) -> int:
+        """The number of the process."""
         assert self._process is not None
-        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+        return self._process.pid
+
+    def _count(self) -> int:
+        return len(os.listdir(f"/proc/{self.process}/fd"))
 
     async def settle(self) -> None:
         """Wait until sessions, hanging environments and descriptors are those of the start."""

@@ -18,7 +18,6 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import ConfigDict, WithJsonSchema, field_serializer
 
 from guerdon import (
     Action,
@@ -31,6 +30,7 @@ from guerdon import (
     State,
     TrajectoryRubric,
 )
+from guerdon.types import ArrayField
 
 SLOW_S = 0.005
 LEAKED_BYTES = 2**20
@@ -145,6 +145,8 @@ LETHAL: dict[str, Callable[[], object]] = {
     "environment closes all descriptors": lambda: os.closerange(1, 256),
     "environment forks and ends": _end_after_fork,
 }
+# Faults of a process that may still answer the step: in time, or in shared memory.
+ANSWERED = {HELD, "environment closes all descriptors"}
 # What an environment leaves in its process, and never ends.
 LEAKS: dict[str, Callable[[], object]] = {
     "environment leaves a thread": lambda: threading.Thread(
@@ -176,16 +178,9 @@ class Say(Action):
 class Seen(Observation):
     """Where a step was taken: slot, episode and step, and the process; an array of the ticket."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
     place: tuple[int, int, int] = (-1, -1, -1)
     process: int = 0
-    frame: Annotated[np.ndarray[Any, Any], WithJsonSchema({"type": "array"})] | None = None
-
-    @field_serializer("frame", when_used="json-unless-none")
-    def _as_list(self, frame: np.ndarray[Any, Any]) -> list[Any]:
-        listed: list[Any] = frame.tolist()
-        return listed
+    frame: Annotated[np.ndarray[Any, Any], ArrayField("uint8", FRAME)] | None = None
 
 
 def fail(fault: str, ticket: int) -> None:

@@ -44,6 +44,8 @@ from guerdon.types.observation import Observation, set_score
 from guerdon.types.state import EnvironmentMetadata, State
 
 if TYPE_CHECKING:
+    from anyio import CapacityLimiter
+
     from guerdon.config.pipeline import RewardPipeline
     from guerdon.config.runtime import Applied, RewardRuntime
     from guerdon.services.client import MCPClient
@@ -553,7 +555,13 @@ class StepRecorder(Recorder):
         environment: The environment whose step it records.
     """
 
-    environment: Environment[Any, Any, Any]
+    def __init__(
+        self, environment: Environment[Any, Any, Any], limiter: CapacityLimiter | None
+    ) -> None:
+        super().__init__(limiter)
+        self.environment = environment
+        if environment.rubric._dispatches:
+            self.root = environment.rubric
 
     def finish(self, observation: ObsT) -> ObsT:
         """Write the last evaluation into the observation that the step returned."""
