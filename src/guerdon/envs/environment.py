@@ -44,8 +44,6 @@ from guerdon.types.observation import Observation, set_score
 from guerdon.types.state import EnvironmentMetadata, State
 
 if TYPE_CHECKING:
-    from anyio import CapacityLimiter
-
     from guerdon.config.pipeline import RewardPipeline
     from guerdon.config.runtime import Applied, RewardRuntime
     from guerdon.services.client import MCPClient
@@ -555,13 +553,7 @@ class StepRecorder(Recorder):
         environment: The environment whose step it records.
     """
 
-    def __init__(
-        self, environment: Environment[Any, Any, Any], limiter: CapacityLimiter | None
-    ) -> None:
-        super().__init__(limiter)
-        self.environment = environment
-        if environment.rubric._dispatches:
-            self.root = environment.rubric
+    environment: Environment[Any, Any, Any]
 
     def finish(self, observation: ObsT) -> ObsT:
         """Write the last evaluation into the observation that the step returned."""

@@ -313,7 +313,11 @@ class EnvAdapter:
         if (rubric._traits or rubric._find_traits()).is_async and self._limiter is None:
             # If the author calls an async tree, its sync leaves run in threads.
             self._limiter = anyio.CapacityLimiter(LEAF_THREADS)
-        return StepRecorder(self.environment, self._limiter)
+        recorder = StepRecorder(self._limiter)
+        recorder.environment = self.environment
+        if rubric._dispatches:
+            recorder.root = rubric
+        return recorder
 
 
 def read_action(action_type: Any, action: Mapping[str, Any]) -> Any:
@@ -697,7 +701,7 @@ class EnvThreads:
 
     def deliver(self, call: EnvCall) -> None:
         """Hand over the result of sync code; an awaitable that it returned goes on as a task."""
-        if hasattr(type(call.result), "__await__") and not hasattr(call.result, "step"):
+        if _is_awaitable(call.result.__class__) and not hasattr(call.result, "step"):
             awaitable, call.result = call.result, None
             call.function = lambda: awaitable
             self.start(call, is_async=True)
@@ -715,6 +719,11 @@ class EnvThreads:
             call.deliver()
         else:
             await call.clean_up_async(self)
+
+
+@functools.lru_cache(maxsize=512)
+def _is_awaitable(kind: type) -> bool:
+    return hasattr(kind, "__await__")
 
 
 # The call for which this task runs, in an event loop, and the thread of that.
