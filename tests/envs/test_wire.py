@@ -1,6 +1,7 @@
 """What is written on the wire, by both codecs, and what is refused."""
 
 import contextlib
+import sys
 from typing import Annotated
 
 import numpy as np
@@ -12,10 +13,13 @@ from hypothesis.extra import numpy as arrays
 from guerdon import Observation
 from guerdon.envs.wire import (
     ARRAY_TYPES,
+    JSON,
+    MSGPACK,
     UNSENDABLE,
     JsonCodec,
     MsgpackCodec,
     NotFiniteError,
+    codecs,
     frames,
     model_json,
 )
@@ -122,6 +126,12 @@ def test_model_json_refuses_nan_in_an_array():
     assert b"[[1.0]]" in model_json(Screen(frame=[[1.0]]))
     with pytest.raises(UNSENDABLE, match=r"nan at \[0\]\[1\]"):
         model_json(Screen(frame=[[1.0, float("nan")]]))
+
+
+def test_codecs_without_msgspec_are_json_alone(monkeypatch):
+    assert list(codecs()) == [MSGPACK, JSON]
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    assert list(codecs()) == [JSON]
 
 
 def packed(*parts, code=1):

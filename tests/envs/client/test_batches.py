@@ -1,5 +1,7 @@
 """The client's side of `guerdon.batch.v1`, against servers that the tests speak for."""
 
+import asyncio
+
 import pytest
 
 from guerdon import EnvPool
@@ -197,3 +199,24 @@ def test_batch_connection_steps_that_wait_for_a_lost_connection_fail_and_are_not
 
     run(main())
     assert len(steps) == 1
+
+
+def test_batch_connection_is_closed_if_the_opening_of_its_pool_is_cancelled():
+    closed = []
+
+    async def speak(socket, number):
+        await socket.wait_closed()
+        closed.append(number)
+
+    async def main():
+        async with Scripted(speak, subprotocols=[JSON]) as silent, batches(observes) as other:
+            opening = asyncio.ensure_future(EnvPool([silent.url, other.url], n=2).__aenter__())
+            while not (silent.sockets and other.sockets):
+                await asyncio.sleep(0.01)
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            await other.sockets[0].wait_closed()
+
+    run(main())
+    assert closed == [1]

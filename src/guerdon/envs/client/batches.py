@@ -66,8 +66,10 @@ class BatchConnection:
                 raise ValueError(f"{kind!r:.20}, {data!r:.80}")
             self.free_sessions = int(data["free_sessions"])
             self._max_bytes = int(data["max_message_bytes"])
-        except (TimeoutError, ConnectionClosed, ValueError, TypeError, KeyError) as error:
+        except BaseException as error:
             self._socket.abort()
+            if not isinstance(error, Exception):  # it was cancelled
+                raise
             reason = f"{self._url} sent no first frame of {self._codec.name}: {error!r:.100}"
             raise ConnectionLostError(reason) from error
         self._tasks = [asyncio.ensure_future(each) for each in (self._receive(), self._send())]

@@ -102,23 +102,26 @@ class RemoteBackend(PoolBackend):
             token=self._options["token"],
             timeout_s=self._options["connect_timeout_s"],
         )
-        opening = [self._connect(place) for place in range(len(self._urls))]
-        opened = await asyncio.gather(*opening, return_exceptions=True)
-        self._servers = [each for each in opened if isinstance(each, _Sessions)]
-        failed = [each for each in opened if isinstance(each, BaseException)]
-        if not failed:
+        opened: dict[int, _Sessions] = {}
+        try:
+            async with asyncio.TaskGroup() as group:
+                for place in range(len(self._urls)):
+                    group.create_task(self._connect(place, opened))
+            self._servers = [opened[place] for place in sorted(opened)]
             self._home = [self._servers[0]] * self._n
             for slot in range(self._n):
                 self._home[slot] = server = self._roomiest(self._servers)
                 server.slots.add(slot)
-            found = [each.start() for each in self._servers]
-            started = await asyncio.gather(*found, return_exceptions=True)
-            failed = [each for each in started if isinstance(each, BaseException)]
-        if failed:
+            for server in self._servers:
+                await server.start()
+        except BaseException as error:  # also if it is cancelled
+            self._servers = list(opened.values())
             await self.close()
-            raise failed[0]
+            if isinstance(error, ExceptionGroup):
+                raise error.exceptions[0] from None
+            raise
 
-    async def _connect(self, place: int) -> _Sessions:
+    async def _connect(self, place: int, opened: dict[int, _Sessions]) -> None:
         address = websocket_url(self._urls[place])
         transport = NetworkTransport(subprotocols=list(codecs()))
         connector = Connector(address, transport=transport, **self._options)
@@ -131,14 +134,15 @@ class RemoteBackend(PoolBackend):
                 again=lambda call: self.submit([call]),
             )
             await batched.open(socket)
-            return batched
+            opened[place] = batched
+            return
         if len(self._urls) > 1:
             await socket.close()
             raise ConnectionLostError(
                 f"{connector.url} doesn't accept {JSON}, which a pool on several servers needs"
             )
         new_session = partial(RemoteSession, address, reached=True, **self._options)
-        return _Separate(self._observation_type, new_session, socket)
+        opened[place] = _Separate(self._observation_type, new_session, socket)
 
     async def _join(self, place: int) -> None:
         """Bring a server that was connected to the configuration of the others."""
@@ -435,19 +439,15 @@ class _Separate(_Sessions):
     ) -> None:
         super().__init__(observation_type)
         self._new_session = new_session
-        self._socket = socket  # that of the first session
-        self._sessions: list[RemoteSession] = []
+        self._sessions = [new_session()]
+        self._sessions[0].adopt(socket)
         self._dropping: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
-        self._sessions = [self._new_session() for _ in self.slots]
-        self._sessions[0].adopt(self._socket)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for session in self._sessions:
-                    group.create_task(session.open())
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
+        self._sessions += [self._new_session() for _ in range(len(self.slots) - 1)]
+        async with asyncio.TaskGroup() as group:
+            for session in self._sessions:
+                group.create_task(session.open())
 
     def begin(self, call: PoolCall) -> None:
         call.running = start_task(self._play(call), self._tasks)

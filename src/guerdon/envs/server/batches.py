@@ -78,7 +78,7 @@ class BatchSession(EnvSession):
 
     def stop(self, end: SessionEnd, *, now: bool = False) -> None:
         """End the session: at once if it is waiting or `now`, else after its answer."""
-        if now or not self.is_busy:
+        if now or not (self.is_busy and self.opened):
             self._connection.end(self, end)
         else:
             self._stopping = end
