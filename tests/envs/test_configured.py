@@ -11,7 +11,7 @@ from guerdon.envs import ConfiguredEnv
 from guerdon.envs.configured import with_pipeline
 from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import EnvDefinitionError, RewardConfigError, ServiceUnavailableError
-from tests.envs.worlds import Half, Move, Value, World
+from tests.envs.worlds import Board, Half, Move, Value, World
 
 
 class Bare(World):
@@ -129,6 +129,29 @@ def test_configured_env_a_pool_takes_a_change_over_slot_by_slot(world, backend):
             first, second, first, second,
         ]  # fmt: skip
         assert configured.get_config()["progress"]["episode"] == 6
+
+
+class Short(Bare):
+    """Ends its episode with the first step."""
+
+    def step(self, action, timeout_s=None, **kwargs):
+        return self.score(action, Board(done=True))
+
+
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+def test_configured_env_a_curriculum_counts_the_episodes_of_all_slots(backend):
+    stages = [
+        {"name": "first", "until": {"component": "value", "mean_above": 0.5, "over": 4}},
+        {"name": "second", "weights": {"half": 10.0}},
+    ]
+    with (
+        ConfiguredEnv(Short, config(curriculum=stages)) as configured,
+        EnvPool(configured, n=4, backend=backend).sync() as pool,
+    ):
+        for reward in (1.5, 6.0):
+            pool.reset_batch()
+            assert [each.reward for each in pool.step_batch([Move()] * 4)] == [reward] * 4
+            assert configured.get_config()["progress"]["stage"] == "second"
 
 
 @pytest.mark.parametrize("world", [Bare, Async])

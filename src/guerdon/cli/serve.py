@@ -34,6 +34,9 @@ def serve(
     max_threads: Annotated[
         int, typer.Option(min=1, help="Environments that run at the same time.")
     ] = 64,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes in which environments run; 1 is the server's own.")
+    ] = 1,
     step_timeout: Annotated[
         float, typer.Option(metavar="S", help="Seconds for one step or reset.")
     ] = 300.0,
@@ -99,6 +102,7 @@ def serve(
             token=token,
             allowed_hosts=allow_host or (),
             fail_on_reward_error=fail_on_reward_error,
+            processes=processes,
         )
         if with_parent:
             threading.Thread(target=_follow_parent, daemon=True).start()

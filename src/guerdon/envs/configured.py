@@ -73,12 +73,12 @@ class PipelineFactory:
     """
 
     def __init__(self, factory: Callable[[], Any], pipeline: RewardPipeline) -> None:
-        self._make = with_pipeline(factory, pipeline)
+        self._factory = factory
         self._pipeline = pipeline
 
     def __call__(self) -> Any:
         """Make an environment."""
-        return self._make()
+        return with_pipeline(self._factory, self._pipeline)()
 
     def close(self) -> None:
         """Close the services."""

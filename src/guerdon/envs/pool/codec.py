@@ -7,7 +7,8 @@ import io
 import pickle
 import re
 import sys
-from functools import lru_cache
+import traceback
+from functools import cache, lru_cache
 from types import FunctionType
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,7 +16,7 @@ from weakref import WeakValueDictionary
 from pydantic import BaseModel
 
 from guerdon._loading import PREFIX, load_object
-from guerdon.errors import EnvError, InvalidObservationError, MissingExtraError
+from guerdon.errors import EnvError, InvalidObservationError, MissingExtraError, WorkerError
 from guerdon.rubrics.failure import describe_failure
 
 __all__: list[str] = []
@@ -147,16 +148,24 @@ class Codec:
             text = describe_failure(failure, "the result of the worker can't be read")
             return slot, None, InvalidObservationError(text), None
 
-    def pack_error(self, error: BaseException) -> tuple[bytes | None, str]:
+    def pack_error(self, error: BaseException) -> tuple[bytes | None, str, str]:
         """Return an exception in the form for `write`; one that can't be pickled as its text."""
-        described = describe_failure(error)
+        described, trace = describe_failure(error), "".join(traceback.format_exception(error))
         try:
-            return self.encode(error), described
+            return self.encode(error), described, trace
         except Exception:
-            return None, described
+            return None, described, trace
 
-    def unpack_error(self, data: bytes | None, described: str) -> BaseException:
-        """Return the exception, or one that `describe_failure` describes by the same text."""
+    def unpack_error(self, data: bytes | None, described: str, trace: str) -> BaseException:
+        """Return the exception, or one that `describe_failure` describes by the same text.
+
+        Its cause is the traceback of the worker, for logs.
+        """
+        error = self._exception(data, described)
+        error.__cause__ = WorkerError(f"in the worker:\n{trace}")
+        return error
+
+    def _exception(self, data: bytes | None, described: str) -> BaseException:
         if data is not None:
             # Unpickling fails if `__init__` takes other arguments than the message.
             with contextlib.suppress(Exception):
@@ -251,10 +260,30 @@ def _by_value(found: Any) -> tuple[bytes, str | None]:
             "cloudpickle: pip install 'guerdon[processes]'",
             extra="processes",
         ) from error
-    data = cloudpickle.dumps(found, protocol=PROTOCOL)
+    file = io.BytesIO()
+    _value_pickler()(file, PROTOCOL).dump(found)
     # A private function, in all versions from 1.4 on: how cloudpickle identifies a class.
     tracker = cloudpickle._get_or_create_tracker_id(found) if isinstance(found, type) else None
-    return data, tracker
+    return file.getvalue(), tracker
+
+
+@cache
+def _value_pickler() -> Any:
+    import cloudpickle
+
+    class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, found: Any) -> Any:
+            if isinstance(found, (type, FunctionType)):
+                by_file = _in_file(found)
+                if by_file is not None:
+                    return load_object, (by_file,)
+            reduced = super().reducer_override(found)
+            if isinstance(found, type(BaseModel)) and reduced is not NotImplemented:
+                # The variables of the function in which a model was defined.
+                reduced[2][0].pop("__pydantic_parent_namespace__", None)
+            return reduced
+
+    return ValuePickler
 
 
 # What pickling a model calls, as far as an author may override it.

@@ -27,7 +27,13 @@ from guerdon.envs.pool.codec import PROTOCOL, Codec, Result
 from guerdon.envs.pool.worker import Call, EnvWorker
 from guerdon.envs.pool.workers import Running, WorkerBackend, WorkerLink, usable_cores
 from guerdon.envs.registry import find_environment
-from guerdon.errors import EnvError, InvalidArgumentError, InvalidObservationError, WorkerError
+from guerdon.errors import (
+    EnvError,
+    GuerdonError,
+    InvalidArgumentError,
+    InvalidObservationError,
+    WorkerError,
+)
 from guerdon.rubrics.failure import describe_failure
 from guerdon.sandbox.locking.syscalls import PR_SET_PDEATHSIG, prctl
 
@@ -153,7 +159,15 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
 
     async def start(self) -> None:
         """Start the process, and wait until it has loaded the factory."""
-        program = self._codec.encode((self._factory, self._options))  # raises before the start
+        try:
+            program = self._codec.encode((self._factory, self._options))
+        except GuerdonError:
+            raise
+        except Exception as error:
+            raise InvalidArgumentError(
+                f"the environment can't be sent to other processes: {error}; use a class or a "
+                "function that can be imported"
+            ) from error
         loop = asyncio.get_running_loop()
         here, there = socket.socketpair()
         memory = _shared_memory()
@@ -193,8 +207,8 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
     def send(self, calls: Sequence[Call]) -> None:
         """Send calls in one message."""
         codec = self._codec
-        content = codec.encode([(call[1], codec.pack(call[2][0]), *call[2][1:]) for call in calls])
-        message = self._consumed, [call[0] for call in calls], content
+        packed = [(method, [codec.pack(each) for each in given]) for _, method, given in calls]
+        message = self._consumed, [call[0] for call in calls], codec.encode(packed)
         self._write(CALLS, pickle.dumps(message, PROTOCOL))
 
     def _write(self, kind: int, content: bytes = b"") -> None:
@@ -421,8 +435,8 @@ class _Process:
         codec = self._codec
         try:
             calls: list[Call] = [
-                (slot, method, (codec.unpack(first), *more))
-                for slot, (method, first, *more) in zip(slots, codec.decode(content), strict=True)
+                (slot, method, tuple(map(codec.unpack, packed)))
+                for slot, (method, packed) in zip(slots, codec.decode(content), strict=True)
             ]
         except Exception as error:
             text = describe_failure(error, "the arguments can't be read in the worker")

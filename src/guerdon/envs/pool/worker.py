@@ -13,8 +13,8 @@ from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
 
 __all__: list[str] = []
 
-# A call of a slot: the slot, the name of the runner's method, and its arguments. A reset has the
-# configuration of its episode as the last one, or None.
+# A call of a slot: the slot, the name of the runner's method, and its arguments. The last one of
+# "reset" and "configure" is the configuration of the episode, or None. "ping" has no effect.
 Call = tuple[int, str, tuple[Any, ...]]
 
 
@@ -53,6 +53,7 @@ class EnvWorker:
         emit: Called in the event loop as soon as a call has ended.
         threads: How many environments run at the same time. Async ones all do.
         replaces_failed: Whether an environment that raised is replaced by the next reset.
+        timeout_s: Seconds that a call may take, if there are several threads.
         close_timeout_s: Seconds that closing an environment may take.
         name: What a slot is called in messages.
         beginning: Called with the slot whose call begins, and None if calls run concurrently.
@@ -65,6 +66,7 @@ class EnvWorker:
         *,
         threads: int = 1,
         replaces_failed: bool = True,
+        timeout_s: float = LONG_S,
         close_timeout_s: float = 10.0,
         name: str = "slot",
         beginning: Callable[[int | None], None] = lambda slot: None,
@@ -73,23 +75,30 @@ class EnvWorker:
         self._emit = emit
         self._threads = InlineThreads() if threads == 1 else EnvThreads(threads)
         self._replaces_failed = replaces_failed
+        self._timeout_s = timeout_s
         self._close_timeout_s = close_timeout_s
         self._name = name
         self._beginning = beginning
         self._runners: dict[int, EnvRunner] = {}
         self._received: dict[int, ReceivedConfiguration] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._playing: dict[int, asyncio.Task[Any]] = {}  # the latest call of each slot
 
     def start(self, calls: Sequence[Call]) -> None:
         """Start calls of different slots, one after the other."""
         for slot, method, arguments in calls:
+            if method == "ping":
+                self._emit(slot, None)
+                continue
             runner = self._runners.get(slot)
             if runner is None:
                 runner = self._runners[slot] = self._new_runner(slot)
             if method == "step" and len(arguments) == 1 and self._is_inline(runner):
                 self._step_here(slot, runner, arguments[0])
             else:
-                start_task(self._play(slot, runner, method, arguments), self._tasks)
+                before = self._playing.get(slot)
+                playing = self._play(slot, runner, method, arguments, before)
+                self._playing[slot] = start_task(playing, self._tasks)
 
     def _is_inline(self, runner: EnvRunner) -> bool:
         adapter = runner.adapter
@@ -99,7 +108,7 @@ class EnvWorker:
         return EnvRunner(
             self._factory,
             self._threads,
-            timeout_s=LONG_S,
+            timeout_s=self._timeout_s,
             replaces_failed=self._replaces_failed,
             configuration=lambda: self._received.get(slot),  # type: ignore[arg-type, return-value]
             name=f"{self._name} {slot}",
@@ -115,22 +124,33 @@ class EnvWorker:
             self._end(slot, observation)
 
     async def _play(
-        self, slot: int, runner: EnvRunner, method: str, arguments: tuple[Any, ...]
+        self,
+        slot: int,
+        runner: EnvRunner,
+        method: str,
+        arguments: tuple[Any, ...],
+        before: asyncio.Task[Any] | None,
     ) -> None:
         self._beginning(slot if self._is_inline(runner) else None)
-        if method == "reset":
-            *arguments, configuration = arguments  # type: ignore[assignment]
-            if configuration is not None:
-                received = self._received.setdefault(slot, ReceivedConfiguration())
-                received.configuration, received.means = configuration, None
+        if method == "close":
+            del self._runners[slot], self._playing[slot]
+            if before is not None and not before.done():  # its caller has left
+                before.cancel()
+                await asyncio.wait({before})
+        elif method in ("reset", "configure") and arguments[-1] is not None:
+            received = self._received.setdefault(slot, ReceivedConfiguration())
+            received.configuration, received.means = arguments[-1], None
         try:
-            value = await getattr(runner, method)(*arguments)
+            if method == "configure":
+                value = await runner.call(_configure, "configuring the environment")
+            else:
+                given = arguments[:-1] if method == "reset" else arguments
+                value = await getattr(runner, method)(*given)
         except Exception as error:
             self._end(slot, None, error)
         else:
-            self._end(slot, value)
+            self._end(slot, None if method == "close" else value)
         if method == "close":
-            del self._runners[slot]
             self._received.pop(slot, None)
 
     def _end(self, slot: int, value: Any, error: BaseException | None = None) -> None:
@@ -150,3 +170,7 @@ class EnvWorker:
         self._threads.close()
         if isinstance(self._factory, PipelineFactory):
             self._factory.close()
+
+
+def _configure(adapter: Any) -> None:
+    adapter.environment._apply_configuration()

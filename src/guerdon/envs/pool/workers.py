@@ -21,6 +21,8 @@ from guerdon.errors import EnvError, EnvTimeoutError, EpisodeError, InvalidActio
 
 __all__ = ["WorkerBackend", "WorkerLink"]
 
+# The calls that start a worker which has ended.
+STARTS = ("open", "reset")
 # A worker that ends this many times without a result is started again after a pause.
 MAX_FRUITLESS = 3
 PAUSE_S = 10.0
@@ -138,8 +140,10 @@ class Worker:
         sent = []
         for call, caller in calls:
             slot, method, _ = call
-            if self._link is None and method == "step":
-                caller.finish(None, EpisodeError(f"{self._ended}; reset the slot"))
+            if self._link is None and method not in STARTS:
+                has_ended = method == "close" and self._starting is None
+                refusal = EpisodeError(f"{self._ended}; reset the {self._place}")
+                caller.finish(None, None if has_ended else refusal)
                 continue
             self.pending[slot] = caller, method
             sent.append(call)
@@ -203,7 +207,7 @@ class Worker:
             return
         self._fruitless += 1
         self._paused_until = monotonic() + PAUSE_S
-        self._fail(how + self._during(link.running))
+        self.fail(how + self._during(link.running))
 
     def _during(self, running: Running | None) -> str:
         if running is None or running.slot not in self.pending:
@@ -211,7 +215,8 @@ class Worker:
         _, method = self.pending[running.slot]
         return f" in {method} of {self._place} {running.slot}"
 
-    def _fail(self, why: str, *but: int) -> None:
+    def fail(self, why: str, *but: int) -> None:
+        """End the calls that run, after the worker has ended; all slots but some."""
         self._ended = why
         for slot in [each for each in self.pending if each not in but]:
             self._finish(slot, None, WorkerError(why))
@@ -229,24 +234,20 @@ class Worker:
 
     def give_up(self, slot: int) -> None:
         """Kill the worker because of a call, whose caller ends it; the others' calls fail."""
-        link, self._link = self._link, None
-        if link is None:
-            self._finish(slot, None, WorkerError("the call was abandoned"))
-            return
-        running = link.running
-        link.kill()
+        running = None if self._link is None else self._link.running
         if running is None or running.slot not in self.pending:
             running = Running(slot, monotonic())
-        culprit = self.pending.get(running.slot)
-        if culprit is not None:
-            why = (
-                f"the worker was stopped because {culprit[1]} of {self._place} {running.slot} "
-                "exceeded its time limit"
+        self.kill()
+        if running.slot in self.pending:  # else it has ended just before
+            _, method = self.pending[running.slot]
+            what = f"{method} of {self._place} {running.slot}"
+            self.fail(
+                f"the worker was stopped because {what} exceeded its time limit",
+                *(slot, running.slot),
             )
-            self._fail(why, slot, running.slot)
             if running.slot != slot:
                 seconds = monotonic() - running.since
-                text = f"{culprit[1]} exceeded its time limit after {seconds:.1f} s"
+                text = f"{method} exceeded its time limit after {seconds:.1f} s"
                 self._finish(running.slot, None, EnvTimeoutError(text, seconds=seconds))
         self.pending.clear()
 
@@ -265,7 +266,21 @@ class Worker:
         link, self._link = self._link, None
         if link is not None:
             await link.close(timeout_s)
-        self._fail("the worker was closed")
+        self.fail("the worker was closed")
+
+
+async def start_all(workers: Iterable[Worker]) -> None:
+    """Start several workers at the same time.
+
+    Raises:
+        Exception: What starting one of them raised.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            for worker in workers:
+                group.create_task(worker.start())
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
 
 
 def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -323,12 +338,10 @@ class WorkerBackend(PoolBackend):
             for index in range(self._count)
         ]
         try:
-            async with asyncio.TaskGroup() as group:
-                for worker in self._workers:
-                    group.create_task(worker.start())
-        except ExceptionGroup as failed:
+            await start_all(self._workers)
+        except BaseException:
             await self.close()
-            raise failed.exceptions[0] from None
+            raise
 
     def submit(self, calls: Sequence[PoolCall]) -> None:
         """Start calls: one message for each worker."""

@@ -97,6 +97,7 @@ def create_app(
     token: str | None = None,
     allowed_hosts: Collection[str] = (),
     fail_on_reward_error: bool = False,
+    processes: int = 1,
 ) -> EnvApp:
     """Make an application that serves an environment, over HTTP and WebSocket.
 
@@ -129,6 +130,9 @@ def create_app(
         fail_on_reward_error: Whether a step whose reward failed is answered with EXECUTION_ERROR
             instead of an observation without a reward, for clients that read ``reward or 0.0``.
             The environment has taken the step.
+        processes: How many processes the environments run in; with 1, in this one. Sessions are
+            spread over them, and requests, limits, configuration and metrics are those of the
+            whole.
 
     Raises:
         InvalidArgumentError: An argument is invalid.
@@ -158,6 +162,7 @@ def create_app(
         limits or ServerLimits(),
         pipeline=pipeline,
         fail_on_reward_error=fail_on_reward_error,
+        processes=processes,
     )
     routes = Endpoints(sessions, env_name, types).routes()
     return EnvApp(sessions, routes, token=check_token(token), allowed_hosts=allowed_hosts)

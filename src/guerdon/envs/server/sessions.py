@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope, Send
 
+from guerdon._validation import check_integer
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.runtime import RewardRuntime
-from guerdon.envs.configured import refused_by_environment, with_pipeline
+from guerdon.envs.configured import PipelineFactory, refused_by_environment, with_pipeline
 from guerdon.envs.environment import ERROR, HANDLED
+from guerdon.envs.pool.backend import LONG_S
 from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.monitoring import Metrics, log
@@ -35,6 +37,7 @@ from guerdon.envs.server.protocol import (
     state_json,
     validation_error,
 )
+from guerdon.envs.server.workers import SessionWorkers
 from guerdon.errors import (
     EnvTimeoutError,
     EpisodeError,
@@ -171,6 +174,7 @@ class SessionManager:
         limits: The server's limits.
         pipeline: Makes the rubrics of the environments, in place of their own.
         fail_on_reward_error: Whether a step whose reward failed is an error.
+        processes: How many processes the environments run in; with 1, in this one.
 
     Attributes:
         runtime: The reward configuration of all sessions; None before `configuration` was called.
@@ -189,8 +193,13 @@ class SessionManager:
         *,
         pipeline: RewardPipeline | None = None,
         fail_on_reward_error: bool = False,
+        processes: int = 1,
     ) -> None:
         self.fail_on_reward_error = fail_on_reward_error
+        self._workers: SessionWorkers | None = None
+        if check_integer("processes", processes, low=1) > 1:
+            made = factory if pipeline is None else PipelineFactory(factory, pipeline)
+            self._workers = SessionWorkers(made, processes, limits, self._observe)
         self.factory = factory if pipeline is None else with_pipeline(factory, pipeline)
         self.action_type = action_type
         self.limits = limits
@@ -215,9 +224,13 @@ class SessionManager:
         self.draining = False
         await self.configuration()
         try:
+            if self._workers is not None:
+                await self._workers.start()
             yield
         finally:
             await self.drain(grace_s=1.0)
+            if self._workers is not None:
+                await self._workers.close()
             self.close()
             if self._pipeline is not None:
                 await self._pipeline.close_async()
@@ -240,18 +253,42 @@ class SessionManager:
         name: str = "a call over HTTP",
     ) -> EnvRunner:
         """Return a runner of a new environment; the name is for error messages."""
+        configuration = configuration or (lambda: self.runtime)
+        workers = self._workers
+        if workers is None:
+            return self._runner_here(configuration, name)
+        return EnvRunner(
+            lambda: None,
+            self.threads,
+            timeout_s=LONG_S,  # the process watches the time limits
+            adapt=lambda _: workers.open(),
+            configuration=configuration,
+            name=name,
+        )
+
+    def _runner_here(
+        self, configuration: Callable[[], RewardRuntime | None], name: str
+    ) -> EnvRunner:
         return EnvRunner(
             self.factory,
             self.threads,
             timeout_s=self.limits.step_timeout_s,
-            configuration=configuration or (lambda: self.runtime),
+            configuration=configuration,
             name=name,
         )
 
+    def _observe(self, means: dict[str, float]) -> None:
+        if self.runtime is not None:
+            self.runtime.observe(means)
+
     @contextlib.asynccontextmanager
-    async def environment(self) -> Any:
-        """Make an environment for one call, and close it."""
-        runner = self.runner()
+    async def environment(self, *, is_here: bool = False) -> Any:
+        """Make an environment for one call, and close it.
+
+        Args:
+            is_here: Whether it is made in this process, to be inspected.
+        """
+        runner = self._runner_here(lambda: self.runtime, "the server") if is_here else self.runner()
         try:
             await runner.open()
             yield runner
@@ -269,7 +306,7 @@ class SessionManager:
             if self._pipeline is not None:
                 await asyncio.to_thread(self._pipeline.make)  # reports errors of the file first
                 await self._pipeline.check_services_async()
-            async with self.environment() as runner:
+            async with self.environment(is_here=True) as runner:
                 metadata, runtime = await runner.call(self._inspect, "inspecting the environment")
             if self.runtime is None:  # a concurrent call may have been faster
                 self.metadata, self.runtime = metadata, runtime
@@ -296,7 +333,7 @@ class SessionManager:
         """
         own = runtime.own(change)
         if own != runtime.own():
-            async with self.environment() as runner:
+            async with self.environment(is_here=True) as runner:
                 try:
                     await runner.call(
                         lambda adapter: adapter.environment._apply_own(own),

@@ -1,0 +1,181 @@
+"""`create_app(processes=N)`: the environments of a server in several processes."""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from guerdon import RewardConfig
+from guerdon.envs.server.app import create_app
+from guerdon.errors import InvalidArgumentError
+from tests.envs.server.worlds import RESET, STATE, Client, Echo, Said, step
+from tests.envs.worlds import SOON, Half, Value, World
+
+pytestmark = pytest.mark.edge
+
+
+class Risky(Echo):
+    """Does what its action's text names, also to its process."""
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        super().reset(seed, episode_id)
+        return Said(text=str(os.getpid()))
+
+    def step(self, action, timeout_s=None, **kwargs):
+        if action.text == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action.text == "raise":
+            raise OSError("the game is down")
+        if action.text == "hang":
+            time.sleep(SOON)
+        if action.text == "hold the lock":
+            ctypes.PyDLL(None).sleep(SOON)
+        return super().step(action)
+
+
+class Measured(World):
+    """Returns the value of its action, with a rubric from a configuration."""
+
+    rubric_of = staticmethod(lambda: None)
+
+
+def process(client):
+    return int(client.ask(RESET)["data"]["observation"]["text"])
+
+
+def moved(client, value=1.0):
+    return client.ask({"type": "step", "data": {"value": value}})["data"]["reward"]
+
+
+def message(answer):
+    assert answer["type"] == "error", answer
+    return answer["data"]["message"]
+
+
+@pytest.fixture
+def served(serve):
+    return serve(Risky, processes=2, step_timeout_s=1.0)
+
+
+def test_processes_sessions_are_spread_and_speak_the_protocol(served):
+    clients = [served.client() for _ in range(4)]
+    processes = [process(client) for client in clients]
+    assert sorted(map(processes.count, set(processes))) == [2, 2]
+    assert os.getpid() not in processes
+    for client in clients:
+        assert client.ask(step("hi"))["data"]["observation"]["text"] == "hi"
+        assert client.ask(STATE)["data"]["step_count"] == 1
+        assert client.error({"type": "step", "data": {"texd": 1}}) == "VALIDATION_ERROR"
+        assert "OSError: the game is down" in message(client.ask(step("raise")))
+        assert client.ask(step("hi"))["type"] == "observation"
+    assert served.number("guerdon_sessions") == 4
+    assert served.number("guerdon_failures_total", kind="step") == 4
+    assert served.http.post("/reset", json={}).status_code == 200
+    answer = served.http.post("/step", json={"action": {"text": "hello"}})
+    assert answer.json()["observation"]["text"] == "hello"
+
+
+def test_processes_one_that_dies_takes_its_own_sessions_alone_and_is_replaced(served):
+    clients = [served.client() for _ in range(4)]
+    before = [process(client) for client in clients]
+    others = [each for each in clients if process(each) != before[0]]
+    (neighbor,) = [each for each in clients[1:] if process(each) == before[0]]
+    died = message(clients[0].ask(step("die")))
+    assert "the worker process was killed by SIGKILL" in died
+    assert "SIGKILL" in message(neighbor.ask(step("hi")))
+    for client in others:
+        assert client.ask(step("hi"))["data"]["observation"]["text"] == "hi"
+    after = {process(clients[0]), process(neighbor)}
+    assert len(after) == 1
+    assert after.isdisjoint(before)
+    assert clients[0].ask(step("hi"))["data"]["observation"]["text"] == "hi"
+
+
+def test_processes_a_step_over_its_time_limit_does_not_disturb_its_process(served):
+    clients = [served.client() for _ in range(4)]
+    before = [process(client) for client in clients]
+    assert "step took longer than 1 s" in message(clients[0].ask(step("hang")))
+    assert [process(client) for client in clients] == before
+
+
+def test_processes_one_that_does_not_respond_is_stopped(served):
+    clients = [served.client() for _ in range(2)]
+    before = [process(client) for client in clients]
+    assert "didn't respond for 1 s" in message(clients[0].ask(step("hold the lock")))
+    after = [process(client) for client in clients]
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+
+
+def test_processes_a_client_that_leaves_frees_its_environment(served, eventually):
+    client = served.client()
+    process(client)
+    client.say(step("hang"))
+    client.close()
+    eventually(lambda: served.number("guerdon_sessions") == 0)
+
+
+def config():
+    entries = [
+        {"name": "half", "rubric": Half, "weight": 1.0},
+        {"name": "value", "rubric": Value, "weight": 1.0},
+    ]
+    data = {"schema_version": "1.0", "normalize": False, "per_turn": entries}
+    return RewardConfig.from_dict(data)
+
+
+def test_processes_one_configuration_scores_the_sessions_of_all(serve):
+    served = serve(Measured, processes=2, reward=config())
+    clients = [served.client() for _ in range(4)]
+
+    def rewards():
+        for client in clients:
+            assert client.ask(RESET)["type"] == "observation"
+        return [moved(client) for client in clients]
+
+    assert rewards() == [1.5] * 4
+    answer = served.http.post("/config", json={"weights": {"half": 4.0}, "by": "ann"}).json()
+    assert [moved(client) for client in clients] == [1.5] * 4  # the episodes that run
+    assert rewards() == [3.0] * 4
+    assert served.http.get("/config").json()["version"] == answer["config"]["version"]
+    assert served.http.get("/config").json()["progress"]["episode"] == 8
+    assert json.dumps(served.http.get("/config/audit").json()).count("ann") == 1
+    alone = clients[1].ask({"type": "config", "data": {"weights": {"half": 0.0}}})
+    assert alone["data"]["status"] == "ok"
+    assert rewards() == [3.0, 1.0, 3.0, 3.0]
+
+
+def test_processes_must_be_at_least_1():
+    with pytest.raises(InvalidArgumentError, match="`processes` must be"):
+        create_app(Risky, processes=0)
+
+
+COMMAND = [sys.executable, "-m", "guerdon", "serve", f"{__file__}:Risky", "--processes", "2"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_serve_command_processes_end_with_the_server(number, eventually):
+    with subprocess.Popen(
+        [*COMMAND, "--port", "0"],
+        cwd=Path(__file__).parents[3],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        url = server.stdout.readline().split()[-1]
+        assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
+        clients = [Client(url.replace("http", "ws") + "/ws") for _ in range(2)]
+        processes = {process(client) for client in clients}
+        assert len(processes) == 2
+        server.send_signal(number)
+        server.wait(SOON)
+        for client in clients:
+            client.close()
+        eventually(lambda: not any(Path(f"/proc/{each}").exists() for each in processes))
