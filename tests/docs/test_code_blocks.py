@@ -49,6 +49,7 @@ NO_RUN_COMMANDS = {
     "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
     "guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl --engine ray",
     "guerdon score games.jsonl --reward examples/chess/reward.yaml --by player",
+    "guerdon serve number_env --processes 4",
     "guerdon serve examples/chess --reward examples/chess/reward.yaml",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",
     "docker build -t number_env number_env",

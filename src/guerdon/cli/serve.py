@@ -76,6 +76,7 @@ def serve(
     from guerdon.envs import serve as serve_app
     from guerdon.envs.configured import with_services
     from guerdon.envs.registry import find_environment
+    from guerdon.errors import InvalidArgumentError
 
     factory = find_environment(target)
     limits = ServerLimits(
@@ -89,6 +90,11 @@ def serve(
         ),
     )
     check_seconds("--grace", grace)
+    if services is not None and processes > 1:
+        raise InvalidArgumentError(
+            "--services can't be used with --processes: describe them under mcp_services of a "
+            "reward file, to which each process connects itself"
+        )
     options.check_token(token)
     _log(log_format, verbose)
     with open_services(services) as mcp:
