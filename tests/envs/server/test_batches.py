@@ -303,6 +303,31 @@ def test_batch_connection_sessions_above_the_limit_are_refused_each(serve, batch
     assert client.asked((0, "step", {"text": "go"}), (1, "step", {"text": "go"}))
 
 
+def test_batch_connection_has_a_limit_on_sessions_that_wait_for_a_place(serve, batches, hold):
+    class SlowToClose(Echo):
+        was_reset = False
+
+        def reset(self, seed=None, **kwargs):
+            self.was_reset = True
+            return Said(text="begin")
+
+        def close(self):
+            assert not self.was_reset or hold.wait(SOON)
+
+    client = batches(serve(SlowToClose, max_sessions=2))
+    client.asked((1, "reset"), (2, "reset"))
+    client.call((1, "close"), (2, "close"))
+    client.call((3, "reset"), (4, "reset"), (5, "reset"))  # which wait for the two that close
+    code, message = client.refused('[[6,"reset"],[7,"reset"]]')
+    assert (code, message) == (
+        "VALIDATION_ERROR",
+        "a connection must have at most 4 sessions",
+    )
+    hold.set()
+    answers = client.answers(3)
+    assert sorted(kind for kind, _ in answers.values()) == ["error", "observation", "observation"]
+
+
 @pytest.mark.parametrize(
     ("frame", "code", "problem"),
     [

@@ -195,7 +195,7 @@ class BatchConnection:
             raise ProtocolError(ErrorCode.INVALID_JSON, what) from None
         if not isinstance(calls, list) or len(calls) > self._max_calls:
             raise _invalid(f"a frame must be a list of at most {self._max_calls} calls")
-        called = set()
+        called, sessions = set(), len(self._sessions)
         for call in calls:
             number = _check_call(call)
             if call[1] == "close":
@@ -204,6 +204,9 @@ class BatchConnection:
             if number in called or (session is not None and session.is_busy):
                 raise _invalid(f"session {number} is in a call; it has one at a time")
             called.add(number)
+            sessions += session is None
+        if sessions > self._max_calls:
+            raise _invalid(f"a connection must have at most {self._max_calls} sessions")
         size, limit = len(frame), self._manager.limits.max_config_bytes
         if size > limit and any(call[1] == "config" for call in calls):
             raise _invalid(f"a frame with a change of the configuration has at most {limit} bytes")
