@@ -49,6 +49,11 @@ def driver(cluster):
     ray.shutdown()
 
 
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
 def rollout(number):
     """A rollout in a group of four; every tenth can't be scored."""
     asked = {"role": "user", "content": "6 × 7?"}

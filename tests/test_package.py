@@ -29,6 +29,7 @@ FLOORS = {
     "_background": 1,
     "_loading": 1,
     "_patterns": 1,
+    "_ray": 1,
     "_registry": 1,
     "_problems": 1,
     "_validation": 1,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from guerdon.envs.pool.backend import *
     from guerdon.envs.pool.pool import *
     from guerdon.envs.pool.processes import *
+    from guerdon.envs.pool.ray import *
     from guerdon.envs.pool.remote import *
     from guerdon.envs.pool.workers import *
     from guerdon.envs.registry import *
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     *("environment", "registry", "runner", "pool.pool", "pool.backend", "pool.remote"),
-    *("pool.workers", "pool.processes"),
+    *("pool.workers", "pool.processes", "pool.ray"),
     *("server.limits", "server.app", "server.uvicorn_server", "client.launchers", "client.client"),
     *("client.http", "client.transport", "checking", "configured"),
 )

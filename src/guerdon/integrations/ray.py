@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from guerdon._ray import connect, import_ray
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.crediting import CreditSettings
 from guerdon.rollouts.scoring.job import ScoringJob, ScoringPipeline
 from guerdon.rollouts.scoring.parquet import rows_of_table, table_of_rows
-from guerdon.rollouts.scoring.ray_engine import connect, import_ray
 from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 from guerdon.services.config import share_limits

@@ -7,9 +7,10 @@ import os
 import uuid
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from guerdon.errors import MissingExtraError, ScoringError
+from guerdon._ray import connect, free_cpus, import_ray
+from guerdon.errors import ScoringError
 from guerdon.rollouts.scoring.execution import (
     DIED,
     Batches,
@@ -20,40 +21,13 @@ from guerdon.rollouts.scoring.execution import (
     score_in_worker,
 )
 
-__all__ = ["OnRay", "connect", "import_ray"]
+__all__ = ["OnRay"]
 
 # A task costs more than a message to a process: its chunks have more batches.
 LARGEST = 4096
 
 # Seconds to wait for free CPUs.
 START_S = 120.0
-
-
-def import_ray() -> Any:
-    """Import Ray.
-
-    Raises:
-        MissingExtraError: It isn't installed.
-    """
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            "this requires the package ray: pip install 'guerdon[ray]'", extra="ray"
-        ) from error
-    return ray
-
-
-def connect(ray: Any) -> bool:
-    """Connect to a cluster: that of ``RAY_ADDRESS``, one that runs here, or a new local one.
-
-    Returns:
-        Whether this call connected, so that its caller disconnects.
-    """
-    if ray.is_initialized():
-        return False
-    ray.init(include_dashboard=False, logging_level="WARNING")
-    return True
 
 
 class OnRay(Engine):
@@ -82,7 +56,7 @@ class OnRay(Engine):
     def __enter__(self) -> Self:
         ray = self._ray
         self._connected = connect(ray)
-        workers = self._workers or max(1, int(ray.available_resources().get("CPU", 1)))
+        workers = self._workers or free_cpus(ray)
         self.ahead = 2 * workers + 1
         self._group = ray.util.placement_group([{"CPU": 1}] * workers, strategy="SPREAD")
         if not self._group.wait(START_S):
