@@ -8,6 +8,7 @@ import pickle
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from types import FunctionType
 from typing import Any
@@ -30,6 +31,10 @@ MAX_CLASSES = 4096
 _new, _set = object.__new__, object.__setattr__
 _codecs: WeakValueDictionary[str, Codec] = WeakValueDictionary()
 
+
+# A call of a slot: the slot, the name of the runner's method, and its arguments. The last one of
+# "reset" and "configure" is the configuration of the episode, or None. "ping" has no effect.
+Call = tuple[int, str, tuple[Any, ...]]
 
 # How a call of a slot ended: the slot, what it returned, what it raised, and the means of an
 # episode that ended, which a curriculum needs.
@@ -127,6 +132,20 @@ class Codec:
         _set(model, "__pydantic_private__", private)
         return model
 
+    # Calls -------------------------------------------------------------------------------------
+
+    def encode_calls(self, calls: Sequence[Call]) -> bytes:
+        """Return the calls without their slots."""
+        packed = [(method, [self.pack(each) for each in given]) for _, method, given in calls]
+        return self.encode(packed)
+
+    def decode_calls(self, slots: Sequence[int], data: bytes) -> list[Call]:
+        """Return the calls of slots."""
+        return [
+            (slot, method, tuple(map(self.unpack, packed)))
+            for slot, (method, packed) in zip(slots, self.decode(data), strict=True)
+        ]
+
     # Results -----------------------------------------------------------------------------------
 
     def pack_result(self, value: Any, error: BaseException | None, means: Any) -> Any:
@@ -135,6 +154,14 @@ class Codec:
         if error is None and means is None and packed.__class__ is tuple:
             return packed  # nearly all
         return packed, error and self.pack_error(error), means
+
+    def encode_result(self, value: Any, error: BaseException | None, means: Any) -> bytes:
+        """Return a result, or the error that it can't be sent."""
+        try:
+            return self.encode(self.pack_result(value, error, means))
+        except Exception as failure:
+            text = describe_failure(failure, "the observation can't be sent by the worker")
+            return self.encode(self.pack_result(None, InvalidObservationError(text), means))
 
     def read_result(self, slot: int, data: Any) -> Result:
         """Return a result from its pickle."""

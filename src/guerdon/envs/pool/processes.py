@@ -23,18 +23,15 @@ from time import monotonic_ns
 from typing import Any
 
 from guerdon._validation import check_integer
-from guerdon.envs.pool.codec import PROTOCOL, Codec, Result
-from guerdon.envs.pool.worker import Call, EnvWorker
+from guerdon.envs.pool.codec import PROTOCOL, Call, Codec, Result
+from guerdon.envs.pool.worker import EnvWorker
 from guerdon.envs.pool.workers import Running, WorkerBackend, WorkerLink, usable_cores
 from guerdon.envs.registry import find_environment
 from guerdon.errors import (
-    EnvError,
     GuerdonError,
     InvalidArgumentError,
-    InvalidObservationError,
     WorkerError,
 )
-from guerdon.rubrics.failure import describe_failure
 from guerdon.sandbox.locking.syscalls import PR_SET_PDEATHSIG, prctl
 
 __all__ = ["ProcessBackend"]
@@ -206,9 +203,8 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
 
     def send(self, calls: Sequence[Call]) -> None:
         """Send calls in one message."""
-        codec = self._codec
-        packed = [(method, [codec.pack(each) for each in given]) for _, method, given in calls]
-        message = self._consumed, [call[0] for call in calls], codec.encode(packed)
+        content = self._codec.encode_calls(calls)
+        message = self._consumed, [call[0] for call in calls], content
         self._write(CALLS, pickle.dumps(message, PROTOCOL))
 
     def _write(self, kind: int, content: bytes = b"") -> None:
@@ -432,18 +428,7 @@ class _Process:
             self._position = self._announced = self._words[COMMITTED] = FIRST
             self._words[REWINDS] += 1
         self._announced_ns = monotonic_ns()
-        codec = self._codec
-        try:
-            calls: list[Call] = [
-                (slot, method, tuple(map(codec.unpack, packed)))
-                for slot, (method, packed) in zip(slots, codec.decode(content), strict=True)
-            ]
-        except Exception as error:
-            text = describe_failure(error, "the arguments can't be read in the worker")
-            for slot in slots:
-                self._emit(slot, None, EnvError(text))
-        else:
-            self._worker.start(calls)
+        self._worker.start_encoded(self._codec, slots, content)
         if self._position > self._announced:
             self._announce()
 
@@ -474,13 +459,7 @@ class _Process:
             self._loop.call_soon(self._announce)
 
     def _send_result(self, slot: int, value: Any, error: BaseException | None, means: Any) -> None:
-        codec = self._codec
-        try:
-            data = codec.encode(codec.pack_result(value, error, means))
-        except Exception as failure:
-            text = describe_failure(failure, "the observation can't be sent by the worker")
-            refused = InvalidObservationError(text)
-            data = codec.encode(codec.pack_result(None, refused, means))
+        data = self._codec.encode_result(value, error, means)
         self._send(RECORD, pickle.dumps((slot, data), PROTOCOL))
 
     def _announce(self) -> None:

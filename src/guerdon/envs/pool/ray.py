@@ -12,12 +12,11 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from guerdon._ray import connect, free_cpus, import_ray
-from guerdon.envs.pool.codec import Codec
-from guerdon.envs.pool.worker import Call, EnvWorker
+from guerdon.envs.pool.codec import Call, Codec
+from guerdon.envs.pool.worker import EnvWorker
 from guerdon.envs.pool.workers import Running, WorkerBackend, WorkerLink
 from guerdon.envs.registry import find_environment
-from guerdon.errors import EnvError, InvalidObservationError, WorkerError
-from guerdon.rubrics.failure import describe_failure
+from guerdon.errors import WorkerError
 
 __all__ = ["RayBackend"]
 
@@ -162,10 +161,8 @@ class RayLink(WorkerLink):
 
     def send(self, calls: Sequence[Call]) -> None:
         """Send calls in one call of the actor."""
-        codec = self._codec
-        content = codec.encode([(call[1], codec.pack(call[2][0]), *call[2][1:]) for call in calls])
         slots = [call[0] for call in calls]
-        self._actor.start.options(num_returns=0).remote(slots, content)
+        self._actor.start.options(num_returns=0).remote(slots, self._codec.encode_calls(calls))
 
     def kill(self) -> None:
         """End the actor at once."""
@@ -210,7 +207,7 @@ class EnvActor:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="guerdon-envs", daemon=True).start()
 
-    async def load(self, program: bytes) -> tuple[bytes | None, str] | None:
+    async def load(self, program: bytes) -> tuple[Any, ...] | None:
         """Load the factory; return what that raised."""
         self._rays_loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -219,7 +216,7 @@ class EnvActor:
     def _in_thread(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
-    async def _load(self, program: bytes) -> tuple[bytes | None, str] | None:
+    async def _load(self, program: bytes) -> tuple[Any, ...] | None:
         try:
             factory, options = self._codec.decode(program)
             self._worker = EnvWorker(factory, self._emit, beginning=self._begin, **options)
@@ -233,18 +230,7 @@ class EnvActor:
 
     def _start(self, slots: list[int], content: bytes) -> None:
         assert self._worker is not None
-        codec = self._codec
-        try:
-            calls: list[Call] = [
-                (slot, method, (codec.unpack(first), *more))
-                for slot, (method, first, *more) in zip(slots, codec.decode(content), strict=True)
-            ]
-        except Exception as error:
-            text = describe_failure(error, "the arguments can't be read in the worker")
-            for slot in slots:
-                self._emit(slot, None, EnvError(text))
-        else:
-            self._worker.start(calls)
+        self._worker.start_encoded(self._codec, slots, content)
 
     def _begin(self, slot: int | None) -> None:
         self._running = None if slot is None else (slot, monotonic())
@@ -252,14 +238,7 @@ class EnvActor:
     def _emit(
         self, slot: int, value: Any, error: BaseException | None = None, means: Any = None
     ) -> None:
-        codec = self._codec
-        try:
-            data = codec.encode(codec.pack_result(value, error, means))
-        except Exception as failure:
-            text = describe_failure(failure, "the observation can't be sent by the worker")
-            refused = InvalidObservationError(text)
-            data = codec.encode(codec.pack_result(None, refused, means))
-        self._results.append((slot, data))
+        self._results.append((slot, self._codec.encode_result(value, error, means)))
         if not self._changed.is_set():
             self._rays_loop.call_soon_threadsafe(self._changed.set)
 

@@ -9,13 +9,12 @@ from typing import Any, Protocol
 from guerdon.config.runtime import ReceivedConfiguration
 from guerdon.envs.configured import PipelineFactory
 from guerdon.envs.pool.backend import LONG_S, start_task
+from guerdon.envs.pool.codec import Call, Codec
 from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
+from guerdon.errors import EnvError
+from guerdon.rubrics.failure import describe_failure
 
 __all__: list[str] = []
-
-# A call of a slot: the slot, the name of the runner's method, and its arguments. The last one of
-# "reset" and "configure" is the configuration of the episode, or None. "ping" has no effect.
-Call = tuple[int, str, tuple[Any, ...]]
 
 
 class Emit(Protocol):
@@ -99,6 +98,17 @@ class EnvWorker:
                 before = self._playing.get(slot)
                 playing = self._play(slot, runner, method, arguments, before)
                 self._playing[slot] = start_task(playing, self._tasks)
+
+    def start_encoded(self, codec: Codec, slots: Sequence[int], data: bytes) -> None:
+        """Start calls that the other end of a codec has encoded."""
+        try:
+            calls = codec.decode_calls(slots, data)
+        except Exception as error:
+            text = describe_failure(error, "the arguments can't be read in the worker")
+            for slot in slots:
+                self._emit(slot, None, EnvError(text))
+        else:
+            self.start(calls)
 
     def _is_inline(self, runner: EnvRunner) -> bool:
         adapter = runner.adapter

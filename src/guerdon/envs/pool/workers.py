@@ -15,8 +15,7 @@ from weakref import WeakMethod
 from guerdon._validation import check_integer
 from guerdon.envs.configured import ConfiguredEnv
 from guerdon.envs.pool.backend import PoolBackend, PoolCall
-from guerdon.envs.pool.codec import Result
-from guerdon.envs.pool.worker import Call
+from guerdon.envs.pool.codec import Call, Result
 from guerdon.errors import EnvError, EnvTimeoutError, EpisodeError, InvalidActionError, WorkerError
 
 __all__ = ["WorkerBackend", "WorkerLink"]

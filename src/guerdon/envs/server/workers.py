@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
+from guerdon.envs.pool.codec import Call
 from guerdon.envs.pool.processes import ProcessLink
-from guerdon.envs.pool.worker import Call
 from guerdon.envs.pool.workers import Worker, start_all
 from guerdon.envs.server.limits import ServerLimits
 
