@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from faults import worlds
-from faults.counts import Ledger
+from faults.counts import SETTLE_S, Ledger, command, parent
 from faults.player import LIMIT_S, Disturbance, Player
-from faults.server import Proxy, Server
+from faults.server import STEP_S, Proxy, Server
 from guerdon import EnvPool
 from guerdon.envs import ProcessBackend
 
@@ -32,6 +33,7 @@ class Backend:
         shared: Rare faults that all slots of the same process may notice.
         harmless: What environments may do without a failure.
         rare: Rare faults, in the order in which they are injected.
+        noticed_s: Seconds in which a process that was stopped is noticed, after a time limit.
         is_disturbed: Whether something may happen to it from outside.
         has_children: Whether its processes are children of this one.
     """
@@ -39,6 +41,7 @@ class Backend:
     alone: tuple[str, ...] = (worlds.HANG, worlds.HELD)
     shared: tuple[str, ...] = ()
     harmless: tuple[str, ...] = (*worlds.HARMLESS, worlds.LARGE)
+    noticed_s = 0.0
     is_disturbed = False
     has_children = False
 
@@ -47,12 +50,18 @@ class Backend:
         self.rare = deque([*self.alone, *self.shared])
         ledger.random.shuffle(self.rare)
 
+    @classmethod
+    @contextlib.contextmanager
+    def surroundings(cls) -> Iterator[None]:
+        """Run what isn't the pool's, and may leave things behind."""
+        yield
+
     @contextlib.asynccontextmanager
     async def running(self, world: str) -> AsyncIterator[None]:
         """Run what pools of a world need."""
         yield
 
-    def pool(self, world: str, n: int) -> EnvPool:
+    async def pool(self, world: str, n: int) -> EnvPool:
         """Return a pool."""
         return EnvPool(getattr(worlds, world), n=n, timeout_s=LIMIT_S)
 
@@ -99,8 +108,9 @@ class Remote(Backend):
         lost, self._lost = self._lost, []
         await asyncio.gather(*(server.start() for server in lost))
 
-    def pool(self, world: str, n: int) -> EnvPool:
+    async def pool(self, world: str, n: int) -> EnvPool:
         """Return a pool that reaches the servers directly, or through the proxies."""
+        await self._start_lost()
         self._is_cut = self.ledger.random.random() < 0.5
         ways = self._proxies if self._is_cut else self._running
         urls = [way.url for way in ways]
@@ -137,6 +147,21 @@ class Servers(Remote):
     servers = 3
 
 
+class ServerProcesses(Remote):
+    """Environments on a server with several processes, which are killed as well."""
+
+    shared = (worlds.HELD, *worlds.LETHAL)
+    harmless = (*Backend.harmless, *worlds.LEAKS)
+    options = f"--processes {WORKERS}"
+    noticed_s = STEP_S + 1.0
+
+    async def disturb(self, player: Player) -> Disturbance:
+        """Kill one of its processes, or what may happen to any server."""
+        if self.ledger.random.random() < 0.5:
+            return await super().disturb(player)
+        return kill_process(player)
+
+
 class Processes(Backend):
     """Environments in processes of this machine, which are killed."""
 
@@ -151,7 +176,7 @@ class Processes(Backend):
         os.environ["FAULTS_HANG_S"] = str(worlds.LONG_S)
         yield
 
-    def pool(self, world: str, n: int) -> EnvPool:
+    async def pool(self, world: str, n: int) -> EnvPool:
         """Return a pool; environments of a process run one after the other, or in threads."""
         threads = self.ledger.random.choice([1, n])
         backend = ProcessBackend(
@@ -161,13 +186,94 @@ class Processes(Backend):
 
     async def disturb(self, player: Player) -> Disturbance:
         """Kill a process."""
-        victim = self.ledger.random.randrange(player.pool.n)
+        return kill_process(player)
 
-        async def kill() -> None:
-            os.kill(player.processes[victim], signal.SIGKILL)
-            await asyncio.sleep(NOTICED_S)  # a reset that is sent before that fails, too
 
-        return Disturbance("process killed", player.sharing({victim}), kill)
+def kill_process(player: Player) -> Disturbance:
+    """Return the end of one process by SIGKILL."""
+    victim = player.ledger.random.randrange(player.pool.n)
+
+    async def kill() -> None:
+        os.kill(player.processes[victim], signal.SIGKILL)
+        await asyncio.sleep(NOTICED_S)  # a reset that is sent before that fails, too
+
+    return Disturbance("process killed", player.sharing({victim}), kill)
+
+
+class Ray(Processes):
+    """Environments in actors of Ray, which are killed, as are their nodes."""
+
+    has_children = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        ledger.ignored = ("descriptor socket:",)  # of Ray, which keeps its connections to actors
+
+    @classmethod
+    @contextlib.contextmanager
+    def surroundings(cls) -> Iterator[None]:
+        """Start a cluster of three nodes."""
+        os.environ |= {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "disabled",
+            "FAULTS_HANG_S": str(worlds.LONG_S),
+        }
+        import ray
+        from ray.cluster_utils import Cluster
+
+        cls.node = {"object_store_memory": 100 * 2**20, "num_cpus": WORKERS}
+        cls.cluster = Cluster(initialize_head=True, head_node_args=cls.node | {"num_cpus": 0})
+        try:
+            cls.nodes = [cls.cluster.add_node(**cls.node) for _ in range(2)]
+            cls.cluster.wait_for_nodes()
+            ray.init(cls.cluster.address, logging_level="ERROR", log_to_driver=False)
+            yield
+        finally:
+            ray.shutdown()
+            cls.cluster.shutdown()
+
+    @contextlib.asynccontextmanager
+    async def running(self, world: str) -> AsyncIterator[None]:
+        """Count the actors that are left."""
+        yield
+        deadline = time.monotonic() + SETTLE_S
+        while (left := self._actors()) and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+        self.ledger.left += [f"actor {process}" for process in left]
+
+    def _actors(self) -> list[int]:
+        raylets = [node.all_processes["raylet"][0].process.pid for node in self.nodes]
+        return [
+            process
+            for process in map(int, filter(str.isdigit, os.listdir("/proc")))
+            if parent(process) in raylets and "EnvActor" in command(process)
+        ]
+
+    async def pool(self, world: str, n: int) -> EnvPool:
+        """Return a pool."""
+        from guerdon.envs import RayBackend
+
+        threads = self.ledger.random.choice([1, n])
+        backend = RayBackend(getattr(worlds, world), n, workers=WORKERS, threads_per_worker=threads)
+        return EnvPool(backend=backend, n=n, timeout_s=LIMIT_S)
+
+    async def disturb(self, player: Player) -> Disturbance:
+        """Kill an actor, or a node with all of its actors."""
+        if self.ledger.random.random() < 0.7:
+            return await super().disturb(player)
+        node = self.ledger.random.choice(self.nodes)
+        raylet = node.all_processes["raylet"][0].process.pid
+        slots = {slot for slot, each in enumerate(player.processes) if parent(each) == raylet}
+
+        async def remove() -> None:
+            await asyncio.to_thread(self.cluster.remove_node, node, allow_graceful=False)
+
+        async def add() -> None:
+            added = self.cluster.add_node(**self.node)  # in this thread, as it handles signals
+            self.nodes[self.nodes.index(node)] = added
+            self.cluster.wait_for_nodes()
+
+        return Disturbance("node removed", slots, remove, add)
 
 
 BACKENDS: dict[str, type[Backend]] = {
@@ -175,4 +281,6 @@ BACKENDS: dict[str, type[Backend]] = {
     "processes": Processes,
     "remote": Remote,
     "servers": Servers,
+    "server processes": ServerProcesses,
+    "ray": Ray,
 }

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -44,7 +44,9 @@ SUBJECTS = {
     "threads": "pool",
     "remote": "pool",
     "servers": "pool",
+    "server processes": "pool",
     "logger": "logger",
+    "ray": "pool",
 }
 
 # Seconds in which threads, descriptors and processes may end: less than idle threads last.
@@ -121,7 +123,10 @@ class Ledger:
         tickets: The steps by number.
         injected: How often each fault was injected.
         left: What was left behind.
+        ignored: How the names of things begin that may be left behind.
     """
+
+    ignored: tuple[str, ...] = ()
 
     def __init__(self, name: str, seed: int, folder: Path) -> None:
         self.name, self.folder = name, folder
@@ -220,16 +225,17 @@ class Belongings:
             pass  # this starts guerdon's own event loop, which ends with the process
         self._before = _belongings()
 
-    def left(self, settle_s: float = SETTLE_S) -> list[str]:
+    def left(self, settle_s: float = SETTLE_S, ignored: tuple[str, ...] = ()) -> list[str]:
         """Return what there is more than before, once it has had time to end."""
         deadline = time.monotonic() + settle_s
-        while (more := self._more()) and time.monotonic() < deadline:
+        while (more := self._more(ignored)) and time.monotonic() < deadline:
             time.sleep(0.05)
         return more
 
-    def _more(self) -> list[str]:
+    def _more(self, ignored: tuple[str, ...]) -> list[str]:
         now = _belongings()
-        return [now[each] for each in now.keys() - self._before.keys()]
+        more = [now[each] for each in now.keys() - self._before.keys()]
+        return [each for each in more if not each.startswith(ignored)]
 
 
 def _belongings() -> dict[tuple[str, object], str]:
@@ -242,7 +248,7 @@ def _belongings() -> dict[tuple[str, object], str]:
         except FileNotFoundError:  # that of the listing
             continue
     for child in _children():
-        found["process", child] = f"process {_command(child)}"
+        found["process", child] = f"process {command(child)}"
     for path in Path(tempfile.gettempdir()).iterdir():
         found["file", path] = f"file {path}"
     for inode, name in _segments().items():
@@ -307,11 +313,20 @@ def _reap(child: int) -> bool:
     return True
 
 
-def _command(process: str) -> str:
+def command(process: str | int) -> str:
+    """Return the command of a process."""
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:120]
     except (FileNotFoundError, ProcessLookupError):
-        return process
+        return str(process)
+
+
+def parent(process: int) -> int:
+    """Return the parent of a process; 0 if it has ended."""
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def tasks_left() -> list[str]:
@@ -336,7 +351,7 @@ def watched(ledger: Ledger, settle_s: float = SETTLE_S) -> Iterator[None]:
     try:
         yield
         ledger.seconds = time.monotonic() - start
-        ledger.left += belongings.left(settle_s)
+        ledger.left += belongings.left(settle_s, ledger.ignored)
         for child in _children():
             os.kill(int(child), signal.SIGKILL)
     finally:
@@ -360,6 +375,7 @@ def run(name: str, *, seed: int, size: float) -> Report:
     subject = importlib.import_module(f"faults.{SUBJECTS[name]}")
     with tempfile.TemporaryDirectory(prefix="guerdon-faults-") as folder:
         ledger = Ledger(name, seed, Path(folder))
-        with watched(ledger):
+        os.environ["FAULTS_TAKEN"] = str(ledger.folder / "taken")  # for other processes
+        with getattr(subject, "surroundings", nullcontext)(name), watched(ledger):
             subject.run(ledger, size)
     return ledger.report()

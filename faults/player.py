@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from guerdon import EnvPool
 
 SHORT_S = 1.0  # the time limit of steps with some that hang
 LIMIT_S = 60.0  # a time limit that only exceeds what hangs for ever
+CLOSE_S = 8.0  # less than the limit of what closes an environment
 HANGING = 3  # environments at the same time
 # Rounds from one fault of a process, or one disturbance from outside, to the next.
 RARE = 80
@@ -51,6 +53,7 @@ class Player:
         rare: Faults that are injected seldom, one after the other.
         shared: Those of them that all slots of the same process may notice.
         disturb: Returns what is done next to the pool from outside.
+        noticed_s: Seconds in which a process that was stopped is noticed.
 
     Attributes:
         processes: The process of each slot's environment, as of its last reset.
@@ -66,6 +69,7 @@ class Player:
         rare: deque[str] | None = None,
         shared: Sequence[str] = (),
         disturb: Callable[[Player], Awaitable[Disturbance]] | None = None,
+        noticed_s: float = 0.0,
     ) -> None:
         self.ledger, self.pool, self.first = ledger, pool, first
         self.faults = faults
@@ -73,7 +77,7 @@ class Player:
         self.processes = [0] * pool.n
         self.must_reset = set(range(pool.n))
         self._shared = set(shared)
-        self._rare, self._disturb = rare, disturb
+        self._rare, self._disturb, self._noticed_s = rare, disturb, noticed_s
         self._frames: list[tuple[int, Any]] = []
 
     async def play(self, steps: int) -> None:
@@ -229,6 +233,8 @@ class Player:
         await self.step(actions, timeout_s=SHORT_S)
         worlds.released.set()
         self.must_reset |= victims | unsure
+        if fault == worlds.STOPS:
+            await asyncio.sleep(self._noticed_s)
 
     async def disturbed(self) -> None:
         """Reset or step all slots, while something is done to the pool from outside."""
@@ -259,7 +265,10 @@ class Player:
         self.ledger.injected["pool closed during a batch"] += 1
         task = asyncio.ensure_future(self.step(actions))
         await asyncio.sleep(worlds.SLOW_S * self.ledger.random.random())
+        began = time.monotonic()
         await self.pool.close()
+        if (seconds := time.monotonic() - began) > CLOSE_S:
+            self.ledger.left.append(f"pool: closing took {seconds:.0f} s")
         async with asyncio.timeout(LIMIT_S):
             await task
 

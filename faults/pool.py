@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from faults import worlds
@@ -27,12 +28,16 @@ WORLDS = {
 }
 
 
+def surroundings(name: str) -> AbstractContextManager[None]:
+    """Run what a backend needs outside of this process."""
+    return BACKENDS[name].surroundings()
+
+
 def run(ledger: Ledger, size: float) -> None:
     """Step pools of the backend that the ledger is named after, with each kind of environment."""
     worlds.taken.clear()
     file = ledger.folder / "taken"
     file.touch()
-    os.environ["FAULTS_TAKEN"] = str(file)  # for other processes
     backend = BACKENDS[ledger.name](ledger)
     if backend.has_children:
         for _ in range(max(1, round(PARENTS * size))):
@@ -54,7 +59,7 @@ async def _run(ledger: Ledger, backend: Backend, steps: int) -> None:
                 first += SLOTS
     async with backend.running("Episodes"):
         for number in range(pools):
-            async with backend.pool("Episodes", SLOTS) as pool:
+            async with await backend.pool("Episodes", SLOTS) as pool:
                 await play_episodes(ledger, pool, number)
     ledger.left += tasks_left()
 
@@ -64,10 +69,10 @@ async def _play(
 ) -> None:
     weights = {"": 60.0} | dict.fromkeys(faults, 30 / len(faults))
     weights |= {each: 0.2 if each in worlds.LEAKS else 2.0 for each in backend.harmless}
-    async with backend.pool(world, SLOTS) as pool:
+    async with await backend.pool(world, SLOTS) as pool:
         player = Player(
             ledger, pool, weights, first=first, rare=backend.rare, shared=backend.shared,
-            disturb=backend.disturb if backend.is_disturbed else None,
+            disturb=backend.disturb if backend.is_disturbed else None, noticed_s=backend.noticed_s,
         )  # fmt: skip
         await player.play(steps)
         await player.close_while_stepping()
@@ -93,7 +98,7 @@ async def _kill_parent(ledger: Ledger) -> None:
 async def _play_until_killed(name: str) -> None:
     ledger = Ledger(name, 0, Path())
     faults = {"": 1.0, "slow": 1.0, worlds.LARGE: 1.0}
-    async with BACKENDS[name](ledger).pool("World", SLOTS) as pool:
+    async with await BACKENDS[name](ledger).pool("World", SLOTS) as pool:
         player = Player(ledger, pool, faults, first=0)
         await player.reset()
         print("ready", flush=True)

@@ -135,13 +135,14 @@ def _end_after_fork() -> None:
     os._exit(1)
 
 
+STOPS = "environment stops its process"
 # Faults that end or stop the environment's process.
 LETHAL: dict[str, Callable[[], object]] = {
     "environment calls os._exit": lambda: os._exit(0),
     "environment crashes": lambda: ctypes.string_at(0),
     "environment aborts": os.abort,
     "environment is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "environment stops its process": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    STOPS: lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "environment closes all descriptors": lambda: os.closerange(1, 256),
     "environment forks and ends": _end_after_fork,
 }

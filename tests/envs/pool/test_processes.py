@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -66,6 +67,7 @@ DEEDS = {
     "hang with the lock": lambda: ctypes.PyDLL(None).sleep(SOON),
     "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT),
     "start a process": lambda: subprocess.Popen(["sleep", str(SOON)]),
+    "start a thread": lambda: threading.Thread(target=time.sleep, args=[SOON]).start(),
     "fork": lambda: os.fork() or time.sleep(SOON),
 }
 
@@ -209,6 +211,19 @@ def test_process_backend_processes_that_environments_leave_end_with_their_worker
                 assert "was killed by SIGKILL" in error
                 wait_for_end(*members)
         wait_for_end(*members)
+
+    play(main)
+
+
+def test_process_backend_a_thread_that_an_environment_leaves_ends_with_its_worker():
+    async def main():
+        pool = new_pool(2, close_timeout_s=SOON)
+        async with pool:
+            processes = ids(await pool.reset_batch())
+            assert errors(await pool.step_batch(do("start a thread", ""))) == [None, None]
+            began = time.monotonic()
+        assert time.monotonic() - began < SOON
+        wait_for_end(*processes)
 
     play(main)
 

@@ -392,6 +392,7 @@ class _Process:
         if self._worker is not None:
             await self._worker.close()
             self._announce()
+        self._channel.shutdown(socket.SHUT_WR)  # even if an environment's thread goes on
 
     def _read(self) -> None:
         data = self._channel.recv(1 << 16)
