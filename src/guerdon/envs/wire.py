@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 JSON = "guerdon.batch.v1"
 MSGPACK = "guerdon.batch.v1+msgpack"
 
+# The header of an accepted handshake with the environment's name, percent-encoded: a client of a
+# server without it requests `/metadata` over another connection.
+NAME_HEADER = "guerdon-environment"
+
 # What the functions below raise for data that can't be sent.
 UNSENDABLE = (
     PydanticSerializationError, UnicodeError, ValueError, TypeError, OverflowError, RecursionError

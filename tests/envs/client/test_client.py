@@ -684,6 +684,27 @@ def test_env_client_environment_id_is_the_address_if_the_server_has_no_name():
     assert name == url
 
 
+@pytest.mark.parametrize("name", ["Tür 1", "a%20b: c\r\nd", "x" * 20_000])
+def test_env_client_environment_id_is_any_name_of_a_server(serve, name):
+    async def play(client):
+        return client.environment_id
+
+    assert playing(play, serve(name=name).url) == name
+
+
+def test_env_client_connects_without_a_request_if_the_handshake_has_the_servers_name():
+    def named(connection, request, response):
+        response.headers["guerdon-environment"] = "T%C3%BCr%201"
+
+    async def speak(socket, number):
+        await socket.wait_closed()
+
+    async def play(client):
+        return client.environment_id
+
+    assert scripted(play, Scripted(speak, process_response=named)) == "Tür 1"
+
+
 def test_env_client_token(serve):
     url = serve(token="secret", name="guarded").url
 

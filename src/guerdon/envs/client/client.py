@@ -204,6 +204,8 @@ class EnvClient(ConfigClient, Generic[ActT, ObsT, StateT]):
             self._configured = 0
         await self._session.open()
         if self._environment_id is None:
+            self._environment_id = self._session.environment_id
+        if self._environment_id is None:
             async with await self._http_client() as http:
                 self._environment_id = http.environment_id
 

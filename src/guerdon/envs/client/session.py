@@ -250,6 +250,7 @@ class RemoteSession:
 
     Attributes:
         number: How many connections, and thus sessions, it has opened.
+        environment_id: The environment's name, if the server sent it with the handshake.
     """
 
     def __init__(
@@ -264,6 +265,7 @@ class RemoteSession:
     ) -> None:
         self.url = shown_url(url)
         self.number = 0
+        self.environment_id: str | None = None
         self._connector = Connector(
             url,
             token=token,
@@ -305,6 +307,8 @@ class RemoteSession:
     def adopt(self, socket: WebSocket) -> None:
         """Go on with a connection that was just opened."""
         self._socket, self._loop = socket, asyncio.get_running_loop()
+        # Not of every transport, and not of servers of other libraries.
+        self.environment_id = getattr(socket, "environment_id", None)
         self.number += 1
 
     async def request(self, message: bytes, kind: str, timeout_s: float) -> Any:

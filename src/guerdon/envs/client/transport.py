@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Protocol, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
@@ -16,6 +16,7 @@ from websockets.http11 import Response
 from websockets.protocol import State
 
 from guerdon._http import is_loopback, shown_url
+from guerdon.envs.wire import NAME_HEADER
 from guerdon.errors import InvalidArgumentError
 
 __all__ = ["ASGITransport", "NetworkTransport", "WebSocket", "WebSocketTransport"]
@@ -157,6 +158,12 @@ class _NetworkWebSocket(ClientConnection):
     @property
     def is_open(self) -> bool:
         return self.state is State.OPEN
+
+    @property
+    def environment_id(self) -> str | None:
+        """The environment's name, if the server sent it with the handshake."""
+        names = self.response.headers.get_all(NAME_HEADER) if self.response is not None else []
+        return unquote(names[0]) if names else None
 
     def abort(self) -> None:
         self.transport.abort()

@@ -163,8 +163,9 @@ def create_app(
         pipeline=pipeline,
         fail_on_reward_error=fail_on_reward_error,
         processes=processes,
+        name=env_name,
     )
-    routes = Endpoints(sessions, env_name, types).routes()
+    routes = Endpoints(sessions, types).routes()
     return EnvApp(sessions, routes, token=check_token(token), allowed_hosts=allowed_hosts)
 
 

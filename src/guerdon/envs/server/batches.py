@@ -125,7 +125,7 @@ class BatchConnection:
         end = SessionEnd("server stopped", close_code=0)
         serving: list[asyncio.Task[None]] = []
         try:
-            await self._connection.accept(self._codec.name)
+            await self._connection.accept(subprotocol=self._codec.name)
             self._announce()
             serving = [asyncio.ensure_future(each) for each in (self._receive(), self._send())]
             done, _ = await asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED)

@@ -40,13 +40,11 @@ class Endpoints:
 
     Args:
         sessions: The sessions, which the calls share their limits with.
-        name: The environment's name; by default that of its metadata.
         types: The environment's classes.
     """
 
-    def __init__(self, sessions: SessionManager, name: str | None, types: EnvTypes) -> None:
+    def __init__(self, sessions: SessionManager, types: EnvTypes) -> None:
         self._sessions = sessions
-        self._name = name
         self._types = types
 
     def routes(self) -> list[BaseRoute]:
@@ -54,7 +52,7 @@ class Endpoints:
         limits = self._sessions.limits
         schemas = [model.model_json_schema() for model in self._types]
         schema = dict(zip(self._types._fields, schemas, strict=True))
-        openapi = openapi_document(self._name or "environment", self._types)
+        openapi = openapi_document(self._sessions.name or "environment", self._types)
         config_limits = Middleware(
             BodyLimits,
             max_bytes=limits.max_config_bytes,
@@ -83,13 +81,12 @@ class Endpoints:
     async def metadata(self, request: Request) -> Response:
         """Return the environment's metadata."""
         await self._sessions.configuration()
-        metadata = self._sessions.metadata
-        return _json_response({**metadata, "name": self._name or metadata["name"]})
+        return _json_response(self._sessions.metadata)
 
     async def environments(self, request: Request) -> Response:
         """Return the environment's name in a list."""
         await self._sessions.configuration()
-        return _json_response([self._name or self._sessions.metadata["name"]])
+        return _json_response([self._sessions.metadata["name"]])
 
     async def metrics(self, request: Request) -> Response:
         """Return the metrics in Prometheus' format."""

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from time import monotonic
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope, Send
@@ -38,6 +39,7 @@ from guerdon.envs.server.protocol import (
     validation_error,
 )
 from guerdon.envs.server.workers import SessionWorkers
+from guerdon.envs.wire import NAME_HEADER
 from guerdon.errors import (
     EnvTimeoutError,
     EpisodeError,
@@ -52,6 +54,9 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # The WebSocket code of a connection that is closed because of a message's size.
 MESSAGE_TOO_BIG = 1009
+
+# The most characters of an environment's name in a header, whose size clients limit.
+MAX_NAME = 200
 
 # Messages that are kept while an answer is computed; clients of the protocol send none.
 MAX_EARLY = 16
@@ -95,15 +100,23 @@ class Connection:
         self._close_timeout_s = close_timeout_s
         self._early: deque[MutableMapping[str, Any]] = deque()
 
-    async def accept(self, subprotocol: str | None = None) -> None:
+    async def accept(self, *, subprotocol: str | None = None, name: str | None = None) -> None:
         """Accept the handshake.
+
+        Args:
+            subprotocol: The sub-protocol that was chosen.
+            name: The environment's name, which the client gets with the answer.
 
         Raises:
             SessionEnd: The client has left.
         """
         await self._receive()
-        chosen = {} if subprotocol is None else {"subprotocol": subprotocol}
-        await self._emit({"type": "websocket.accept", **chosen})
+        event: dict[str, Any] = {"type": "websocket.accept"}
+        if subprotocol is not None:
+            event["subprotocol"] = subprotocol
+        if name is not None and len(name) <= MAX_NAME:
+            event["headers"] = [(NAME_HEADER.encode(), quote(name).encode())]
+        await self._emit(event)
 
     async def receive(self) -> str | bytes:
         """Return the next message: a string, or bytes for a binary one.
@@ -175,8 +188,10 @@ class SessionManager:
         pipeline: Makes the rubrics of the environments, in place of their own.
         fail_on_reward_error: Whether a step whose reward failed is an error.
         processes: How many processes the environments run in; with 1, in this one.
+        name: The environment's name, in place of that of its metadata.
 
     Attributes:
+        name: The same, as far as it was given.
         runtime: The reward configuration of all sessions; None before `configuration` was called.
         metadata: The environment's metadata; empty before that.
         metrics: What the server counts.
@@ -194,7 +209,9 @@ class SessionManager:
         pipeline: RewardPipeline | None = None,
         fail_on_reward_error: bool = False,
         processes: int = 1,
+        name: str | None = None,
     ) -> None:
+        self.name = name
         self.fail_on_reward_error = fail_on_reward_error
         self._workers: SessionWorkers | None = None
         if check_integer("processes", processes, low=1) > 1:
@@ -309,7 +326,8 @@ class SessionManager:
             async with self.environment(is_here=True) as runner:
                 metadata, runtime = await runner.call(self._inspect, "inspecting the environment")
             if self.runtime is None:  # a concurrent call may have been faster
-                self.metadata, self.runtime = metadata, runtime
+                name = self.name or metadata["name"]
+                self.metadata, self.runtime = {**metadata, "name": name}, runtime
         return self.runtime
 
     def _inspect(self, adapter: EnvAdapter) -> tuple[dict[str, Any], RewardRuntime]:
@@ -388,7 +406,7 @@ class SessionManager:
         """Serve one session over a WebSocket."""
         connection = Connection(receive, send, self.limits.send_timeout_s)
         try:
-            await connection.accept()
+            await connection.accept(name=self.metadata.get("name"))
             self.check_capacity()
         except SessionEnd:
             return  # the client has left
