@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
@@ -243,7 +243,7 @@ class MsgpackCodec:
         """Return several calls or answers as one frame."""
         return b"\xdd%s%s" % (len(encoded).to_bytes(4, "big"), b"".join(encoded))
 
-    def decode(self, frame: bytes, *, is_trusted: bool = False) -> Any:
+    def decode(self, frame: str | bytes, *, is_trusted: bool = False) -> Any:
         """Return the content of a frame, with arrays of numpy.
 
         Args:
@@ -254,6 +254,8 @@ class MsgpackCodec:
             ValueError: It is not MessagePack, is nested too deeply, has an invalid array, or a
                 float outside of arrays is not finite.
         """
+        if isinstance(frame, str):
+            raise ValueError("it is text, not binary")
         try:
             content = self._decode(frame)
         except RecursionError:
@@ -304,7 +306,10 @@ def _wire_type(dtype: Any) -> Any:
     return kind if kind.str in ARRAY_TYPES else None
 
 
-def codecs() -> dict[str, Any]:
+Codec: TypeAlias = JsonCodec | MsgpackCodec
+
+
+def codecs() -> dict[str, Codec]:
     """Return the codecs that can be used here by sub-protocol, the fastest first."""
     try:
         return {MSGPACK: MsgpackCodec(), JSON: JsonCodec()}
@@ -312,7 +317,7 @@ def codecs() -> dict[str, Any]:
         return {JSON: JsonCodec()}
 
 
-def frames(codec: Any, encoded: Sequence[bytes], max_bytes: int = FRAME_BYTES) -> Iterator[Any]:
+def frames(codec: Codec, encoded: Sequence[bytes], max_bytes: int = FRAME_BYTES) -> Iterator[Any]:
     """Yield frames of several calls or answers, each with at most `max_bytes` or with only one."""
     taken: list[bytes] = []
     size = FRAME_OVERHEAD

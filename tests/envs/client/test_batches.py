@@ -201,22 +201,23 @@ def test_batch_connection_steps_that_wait_for_a_lost_connection_fail_and_are_not
     assert len(steps) == 1
 
 
-def test_batch_connection_is_closed_if_the_opening_of_its_pool_is_cancelled():
+def test_batch_connections_are_closed_if_the_opening_of_their_pool_is_cancelled():
     closed = []
 
     async def speak(socket, number):
         await socket.wait_closed()
-        closed.append(number)
+        closed.append(socket)
 
     async def main():
-        async with Scripted(speak, subprotocols=[JSON]) as silent, batches(observes) as other:
-            opening = asyncio.ensure_future(EnvPool([silent.url, other.url], n=2).__aenter__())
-            while not (silent.sockets and other.sockets):
+        silent = [Scripted(speak, subprotocols=[JSON]) for _ in range(2)]
+        async with silent[0] as one, silent[1] as two:
+            opening = asyncio.ensure_future(EnvPool([one.url, two.url], n=2).__aenter__())
+            while not (one.sockets and two.sockets):
                 await asyncio.sleep(0.01)
             opening.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await opening
-            await other.sockets[0].wait_closed()
+            await asyncio.gather(*(each.sockets[0].wait_closed() for each in silent))
 
     run(main())
-    assert closed == [1]
+    assert len(closed) == 2

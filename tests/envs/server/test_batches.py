@@ -332,7 +332,7 @@ def test_batch_connection_has_a_limit_on_sessions_that_wait_for_a_place(serve, b
     ("frame", "code", "problem"),
     [
         ("hello", "INVALID_JSON", "not a frame of guerdon.batch.v1"),
-        (b"\x90", "INVALID_JSON", "text and binary"),
+        (b"\x90", "INVALID_JSON", "not a frame of guerdon.batch.v1"),
         ("5", "VALIDATION_ERROR", "a list of at most 8 calls"),
         (json.dumps([[1, "reset"]] * 9), "VALIDATION_ERROR", "a list of at most 8 calls"),
         ('[[1,"reset"],[1,"state"]]', "VALIDATION_ERROR", "session 1 is in a call"),
@@ -353,6 +353,11 @@ def test_batch_connection_refuses_a_bad_frame_whole(serve, batches, frame, code,
     assert problem in message
     assert served.sessions() == 0
     assert client.asked((1, "reset"))[1][0] == "observation"
+
+
+def test_batch_connection_with_msgpack_refuses_text(play, batches):
+    code, message = batches(play(), MSGPACK).refused("[]")
+    assert (code, "it is text" in message) == ("INVALID_JSON", True)
 
 
 def test_batch_connection_refuses_a_call_of_a_session_that_is_in_one(play, batches, hold):

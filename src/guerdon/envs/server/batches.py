@@ -26,7 +26,7 @@ from guerdon.envs.server.protocol import (
     unsendable,
 )
 from guerdon.envs.server.sessions import Connection, EnvSession, SessionEnd, SessionManager
-from guerdon.envs.wire import UNSENDABLE, codecs, frames
+from guerdon.envs.wire import UNSENDABLE, Codec, codecs, frames
 from guerdon.errors import EpisodeError
 
 # Seconds for which answers are gathered into one frame while other calls are running.
@@ -103,7 +103,7 @@ class BatchConnection:
         task: The task that serves it.
     """
 
-    def __init__(self, manager: SessionManager, connection: Connection, codec: Any) -> None:
+    def __init__(self, manager: SessionManager, connection: Connection, codec: Codec) -> None:
         self.task: Any = asyncio.current_task()
         self._manager = manager
         self._threads = manager.threads
@@ -187,8 +187,6 @@ class BatchConnection:
             ProtocolError: One is invalid; then none is made.
         """
         try:
-            if isinstance(frame, str) is not self._codec.is_text:
-                raise ValueError("it has the other of the types text and binary")
             calls = self._codec.decode(frame)
         except ValueError as error:
             what = f"not a frame of {self._codec.name}: {error}"
@@ -310,22 +308,17 @@ class BatchConnection:
 
     async def _content(self, session: BatchSession, kind: str, data: Any) -> bytes:
         manager, number = self._manager, session.number
-        known: dict[str, Any] = {"session": session.id}
+        if kind == "config":
+            return self._codec.encode(number, kind, plain_data(await session.configure(data)))
+        answer = "state" if kind == "state" else "observation"
+        known: Any = {"session": session.id, "encode": partial(self._encode, number, answer)}
         if kind == "step":
-            known["encode"] = partial(self._encode, number, "observation")
             action = manager.validated(manager.action_type, data, "the action")
             return await manager.step(session.runner, action, **known)
         if kind == "reset":
-            known["encode"] = partial(self._encode, number, "observation")
             request = manager.validated(ResetRequest, {} if data is None else data, "reset's data")
             return await manager.reset(session.runner, request, **known)
-        if kind == "state":
-            known["encode"] = partial(self._encode, number, "state")
-            return await manager.state(session.runner, **known)
-        content: bytes = self._codec.encode(
-            number, "config", plain_data(await session.configure(data))
-        )
-        return content
+        return await manager.state(session.runner, **known)
 
     def end(self, session: BatchSession, end: SessionEnd) -> None:
         """End a session: abandon its call, send its error, and close its environment."""
@@ -357,14 +350,12 @@ class BatchConnection:
 
     def _encode(self, number: int, kind: str, model: BaseModel) -> bytes:
         try:
-            content: bytes = self._codec.encode(number, kind, model)
+            return self._codec.encode(number, kind, model)
         except UNSENDABLE as error:
             raise unsendable(model, error) from error
-        return content
 
     def _error(self, number: int | None, error: ProtocolError) -> bytes:
-        content: bytes = self._codec.encode(number, "error", plain_data(error_data(error)))
-        return content
+        return self._codec.encode(number, "error", plain_data(error_data(error)))
 
     def _finish(self, session: BatchSession, answer: bytes) -> None:
         """Send the answer of a call, unless its session has ended."""
