@@ -22,6 +22,7 @@ from benchmarks import (
     judgements,
     openenv_home,
     process_pool,
+    ray_cluster,
     reward_composer,
     reward_functions,
     reward_logging,
@@ -61,6 +62,7 @@ NAMES = (
     "judgements",
     "normalizer",
     "logging",
+    "ray",
 )
 
 
@@ -94,6 +96,7 @@ def main() -> None:
         "judgements": judgements.run,
         "normalizer": reward_normalizer.run,
         "logging": reward_logging.run,
+        "ray": lambda: ray_cluster.run(arguments.rows),
     }
     found = Findings()
     for name in names:

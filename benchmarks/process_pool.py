@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.environment_pool import Empty
 from benchmarks.timing import Findings, Measured, take_turns
 from guerdon import Action, Environment, EnvPool, Observation
-from guerdon.envs import ProcessBackend
+from guerdon.envs import PoolBackend, ProcessBackend
 
 WORKERS = 2
 COMPUTING = 16
@@ -35,8 +35,10 @@ BATCHES = 50
 class Computing(Empty):
     """An environment with a step that computes for 1 ms."""
 
+    seconds = COMPUTE_S
+
     def step(self, action: Action) -> Observation:
-        end = time.perf_counter() + COMPUTE_S
+        end = time.perf_counter() + self.seconds
         while time.perf_counter() < end:
             pass
         return self.observation
@@ -69,8 +71,9 @@ def run() -> Findings:
     stateless = Measured(name, "the same without a state", 1.0, **per)
     vector = Measured(name, "gymnasium AsyncVectorEnv", 1.0, **per)
     with asyncio.Runner() as runner:
-        computing.pairs = take_turns(_pool(runner, Computing, COMPUTING), _plain_loop(), ROUNDS)
-        empty = _pool(runner, Empty, SLOTS)
+        pool = stepping(runner, lambda: processes(Computing, COMPUTING), COMPUTING)
+        computing.pairs = take_turns(pool, _plain_loop(), ROUNDS)
+        empty = stepping(runner, lambda: processes(Empty, SLOTS), SLOTS)
         mapped.pairs = take_turns(empty, _mapped(_travel), ROUNDS)
         stateless.pairs = take_turns(empty, _mapped(_stay), ROUNDS)
         with contextlib.closing(_vector_env()) as environments:
@@ -88,18 +91,26 @@ def run() -> Findings:
     )
 
 
-def _pool(
-    runner: asyncio.Runner, environment: type[Environment[Any, Any, Any]], slots: int
+def processes(environment: type[Environment[Any, Any, Any]], slots: int) -> ProcessBackend:
+    """A backend in as many processes as the benchmark has."""
+    return ProcessBackend(environment, slots, workers=WORKERS)
+
+
+def stepping(
+    runner: asyncio.Runner,
+    new_backend: Callable[[], PoolBackend],
+    slots: int,
+    batches: int = BATCHES,
 ) -> Callable[[], float]:
+    """What times the batches of a new pool."""
     actions = [Action()] * slots
 
     async def stepped() -> float:
-        backend = ProcessBackend(environment, slots, workers=WORKERS)
-        async with EnvPool(backend=backend, n=slots) as pool:
+        async with EnvPool(backend=new_backend(), n=slots) as pool:
             await pool.reset_batch()
             await pool.step_batch(actions)
             start = time.perf_counter()
-            for _ in range(BATCHES):
+            for _ in range(batches):
                 observations = await pool.step_batch(actions)
             seconds = time.perf_counter() - start
             assert not any(each is None or each.metadata for each in observations)

@@ -68,7 +68,7 @@ def run(count: int = ROWS) -> Findings:
         source, ours_out, theirs_out = (
             str(Path(folder) / name) for name in ("rollouts.jsonl", "ours.jsonl", "theirs.jsonl")
         )
-        size = _write(source, count)
+        size = write_rollouts(source, count)
         command = str(Path(sys.executable).parent / "guerdon")
         ours = Program([command, "score", source, "--reward", "benchmarks.checks:reward",
                         "--out", ours_out, "--workers", "1"])  # fmt: skip
@@ -85,7 +85,8 @@ def run(count: int = ROWS) -> Findings:
     return found
 
 
-def _write(path: str, count: int) -> int:
+def write_rollouts(path: str, count: int) -> int:
+    """Write rollouts to a file; return its size in bytes."""
     with open(path, "w", encoding="utf-8") as file:
         for row in rows(count):
             file.write(json.dumps(row) + "\n")

@@ -89,7 +89,7 @@ async def test_ray_backend_starts_actors_with_their_options():
 async def test_ray_backend_fails_the_slots_of_an_actor_that_dies_until_their_reset():
     async with pool_of(4, workers=2) as pool:
         first = await pool.reset_batch()
-        batch = await pool.step_batch([{"seconds": 0.2}, {}, {"do": "exit"}, {}])
+        batch = await pool.step_batch([{}, {}, {"do": "exit", "seconds": 1}, {}])
         assert [each.reward for each in batch] == [1.0, 1.0, None, 1.0]
         assert "the actor was lost" in batch[2].metadata["error"]
         assert batch[2].done

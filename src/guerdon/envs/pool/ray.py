@@ -115,6 +115,7 @@ class RayLink(WorkerLink):
         self._actor: Any = None
         self._reading: asyncio.Task[None] | None = None
         self._running: Running | None = None
+        self._outstanding = 0  # calls without a result
         self._is_over = False
 
     async def start(self) -> None:
@@ -150,8 +151,8 @@ class RayLink(WorkerLink):
         results, running = report
         if self._is_over:
             return
-        if running is not None:
-            self._running = Running(running[0], monotonic() - running[1])
+        self._outstanding -= len(results)
+        self._running = None if running is None else Running(running[0], monotonic() - running[1])
         self.received([self._codec.read_result(slot, data) for slot, data in results])
 
     @property
@@ -161,8 +162,11 @@ class RayLink(WorkerLink):
 
     def send(self, calls: Sequence[Call]) -> None:
         """Send calls in one call of the actor."""
-        slots = [call[0] for call in calls]
-        self._actor.start.options(num_returns=0).remote(slots, self._codec.encode_calls(calls))
+        slots, content = [call[0] for call in calls], self._codec.encode_calls(calls)
+        if not self._outstanding:  # until the first report
+            self._running = Running(slots[0], monotonic())
+        self._outstanding += len(slots)
+        self._actor.start.options(num_returns=0).remote(slots, content)
 
     def kill(self) -> None:
         """End the actor at once."""
