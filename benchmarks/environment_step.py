@@ -16,8 +16,8 @@ from benchmarks.echo_guerdon import Echo, EchoAction, EchoObservation, Length
 from benchmarks.timing import Findings, Measured, seconds, take_turns
 from guerdon.envs.runner import EnvAdapter
 
-STEPS = 5_000
-ROUNDS = 40
+STEPS = 1_000
+ROUNDS = 200
 ACTION = EchoAction(message="hello")
 
 
