@@ -330,6 +330,22 @@ def test_process_backend_results_of_any_size_arrive_unchanged():
     play(main)
 
 
+def test_process_backend_results_that_exceed_the_memory_together_arrive_unchanged():
+    async def main():
+        async with new_pool(4, 2) as pool:
+            await pool.reset_batch()
+            sizes, sent = dict.fromkeys(range(4), 10**6), 4
+            actions = [{"size": size} for size in sizes.values()]
+            async for slot, seen in pool.as_completed(actions):
+                assert seen.frame.shape == (sizes[slot],)
+                assert seen.frame.min() == seen.frame.max() == 7
+                if sent < 200:
+                    sizes[slot], sent = 10**6 + sent, sent + 1
+                    pool.send(slot, {"size": sizes[slot]})
+
+    play(main)
+
+
 def test_process_backend_what_cannot_be_pickled_is_an_error_of_its_slot():
     async def main():
         async with new_pool(4) as pool:

@@ -230,7 +230,7 @@ class EnvPool:
             for slot in [slot for slot, its in self._streams.items() if its is stream]:
                 del self._streams[slot]
             if not stream.outstanding:
-                for timer in stream.timers:
+                for timer in stream.timers.values():
                     timer.cancel()
 
     def send(self, slot: int, action: Action | Mapping[str, Any]) -> None:
@@ -301,9 +301,9 @@ class EnvPool:
             calls.append(PoolCall(slot, self._finished(stream.one), action=action))
         stream.outstanding += len(calls)
         self._begin(calls)
-        now = asyncio.get_running_loop().time()
-        stream.timers = [timer for timer in stream.timers if timer.when() > now]
-        stream.timers.append(self._timer(calls, stream.limit))
+        if not all(call.over for call in calls):
+            key = calls[0].slot if len(calls) == 1 else None
+            stream.timers[key] = self._timer(calls, stream.limit)
 
     def _begin(self, calls: list[PoolCall]) -> None:
         self._begun.update(call.slot for call in calls if call.is_reset)
@@ -417,10 +417,13 @@ class _Stream:
         self.limit = limit
         self.outstanding = 0
         self.done: asyncio.Queue[PoolCall] = asyncio.Queue()
-        self.timers: list[asyncio.TimerHandle] = []
+        self.timers: dict[int | None, asyncio.TimerHandle] = {}  # None for a batch
 
     def one(self, call: PoolCall) -> None:
         """Handle the end of a call."""
+        timer = self.timers.pop(call.slot, None)
+        if timer is not None:
+            timer.cancel()
         self.done.put_nowait(call)
 
 

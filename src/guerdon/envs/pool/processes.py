@@ -41,11 +41,15 @@ START_S = 60.0
 # Seconds that a process may take to end once its connection is closed, or it is killed.
 END_S = 0.2
 
-# The shared memory of a worker: words of 8 bytes, and from FIRST on the records of its results. The
-# system allocates it when it is used.
-OUTBOX_BYTES = 64 << 20
-COMMITTED, REWINDS, SLOT, SINCE = range(4)
+# The shared memory of a worker: two halves that are filled in turn, each once all its results were
+# read. Each begins with the word COMMITTED, the end of its records, which begin at FIRST. The first
+# has the number of changes between halves, too, and the call that the worker is in. The system
+# allocates memory when it is used.
+HALF = 32 << 20
+COMMITTED, CHANGES, SLOT, SINCE = range(4)
 FIRST = 64
+# A half is left once so much of it is used.
+LEAVE = 256 << 10
 # A record begins with a word: its slot times SIZES, plus its length.
 SIZES = 1 << 32
 
@@ -150,7 +154,7 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         self._ready: asyncio.Future[None] = loop.create_future()
         self._lost: asyncio.Future[None] = loop.create_future()
         self._buffer = bytearray()
-        self._rewinds, self._consumed = 0, FIRST
+        self._changes, self._consumed = 0, FIRST
         self._last: Running | None = None
         self._is_over = False
 
@@ -169,7 +173,7 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         here, there = socket.socketpair()
         memory = _shared_memory()
         try:
-            self._outbox = mmap.mmap(memory, OUTBOX_BYTES, access=mmap.ACCESS_READ)
+            self._outbox = mmap.mmap(memory, 2 * HALF, access=mmap.ACCESS_READ)
             self._view = memoryview(self._outbox)
             self._words = self._view.cast("Q")
             await loop.create_unix_connection(lambda: self, sock=here)
@@ -204,7 +208,7 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
     def send(self, calls: Sequence[Call]) -> None:
         """Send calls in one message."""
         content = self._codec.encode_calls(calls)
-        message = self._consumed, [call[0] for call in calls], content
+        message = self._changes, [call[0] for call in calls], content
         self._write(CALLS, pickle.dumps(message, PROTOCOL))
 
     def _write(self, kind: int, content: bytes = b"") -> None:
@@ -249,10 +253,10 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
                 error = self._codec.unpack_error(*pickle.loads(content))
                 self._ready.set_exception(error)
 
-    def _results(self, rewinds: int, end: int) -> Iterator[Result]:
-        """Read the results up to an offset."""
-        if rewinds != self._rewinds:
-            self._rewinds, self._consumed = rewinds, FIRST
+    def _results(self, changes: int, end: int) -> Iterator[Result]:
+        """Read the results up to an offset, of the half that was changed to last."""
+        if changes != self._changes:
+            self._changes, self._consumed = changes, _start_of_half(changes) + FIRST
         read, view, words = self._codec.read_result, self._view, self._words
         while self._consumed < end:
             start = self._consumed + 8
@@ -295,8 +299,9 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         except subprocess.TimeoutExpired:  # it has much memory to release
             threading.Thread(target=self._process.wait, daemon=True).start()
         if self._ready.done() and not self._ready.cancelled() and not self._ready.exception():
-            words = self._words
-            self.received(self._results(words[REWINDS], words[COMMITTED]))
+            for changes in range(self._changes, self._words[CHANGES] + 1):
+                end = self._words[_start_of_half(changes) // 8]
+                self.received(self._results(changes, end))
         self._words.release()
         self._view.release()
         self._outbox.close()
@@ -327,8 +332,13 @@ def _shared_memory() -> int:
     else:
         with tempfile.TemporaryFile() as file:
             memory = os.dup(file.fileno())
-    os.ftruncate(memory, OUTBOX_BYTES)
+    os.ftruncate(memory, 2 * HALF)
     return memory
+
+
+def _start_of_half(changes: int) -> int:
+    """Return where the half begins that is in use after some changes."""
+    return changes % 2 * HALF
 
 
 # In the worker ---------------------------------------------------------------------------------
@@ -373,11 +383,10 @@ class _Process:
     def __init__(self, channel: socket.socket, memory: int, codec: Codec) -> None:
         self._channel = channel
         self._codec = codec
-        self._outbox = mmap.mmap(memory, OUTBOX_BYTES)
+        self._words = memoryview(mmap.mmap(memory, 2 * HALF)).cast("Q")
+        self._halves = [mmap.mmap(memory, HALF, offset=each) for each in (0, HALF)]
         os.close(memory)
-        self._words = memoryview(self._outbox).cast("Q")
-        self._words[COMMITTED] = self._position = self._announced = FIRST
-        self._pickler = codec.pickler(self._outbox)
+        self._use_half(0)
         self._buffer = bytearray()
         self._announced_ns = 0
         self._announces_soon = False
@@ -423,11 +432,20 @@ class _Process:
         else:
             self._send(READY)
 
-    def _call(self, consumed: int, slots: list[int], content: bytes) -> None:
+    def _use_half(self, changes: int) -> None:
+        self._changes, self._start = changes, _start_of_half(changes)
+        self._outbox = self._halves[changes % 2]
+        self._pickler = self._codec.pickler(self._outbox)
+        self._position = self._announced = self._start + FIRST
+        self._words[self._start // 8] = self._position
+        self._words[CHANGES] = changes
+
+    def _call(self, changes: int, slots: list[int], content: bytes) -> None:
         assert self._worker is not None
-        if consumed == self._position > FIRST:  # the parent has read all
-            self._position = self._announced = self._words[COMMITTED] = FIRST
-            self._words[REWINDS] += 1
+        # The parent reads this half, so that it has read all of the other.
+        if changes == self._changes and self._position - self._start > LEAVE:
+            self._announce()
+            self._use_half(changes + 1)
         self._announced_ns = monotonic_ns()
         self._worker.start_encoded(self._codec, slots, content)
         if self._position > self._announced:
@@ -443,16 +461,16 @@ class _Process:
         """Write a result, which is complete once its end is committed."""
         codec, outbox, start = self._codec, self._outbox, self._position
         try:
-            outbox.seek(start + 8)
+            outbox.seek(start + 8 - self._start)
             codec.write(self._pickler, codec.pack_result(value, error, means))
-            end = outbox.tell()
+            end = outbox.tell() + self._start
         except Exception:  # there is no room for it, or it can't be pickled
             self._announce()
             self._send_result(slot, value, error, means)
             return
         words = self._words
         words[start >> 3] = slot * SIZES + end - start - 8
-        words[COMMITTED] = self._position = (end + 7) & ~7
+        words[self._start // 8] = self._position = (end + 7) & ~7
         if monotonic_ns() - self._announced_ns > NOTIFY_NS:
             self._announce()
         elif not self._announces_soon:
@@ -468,7 +486,7 @@ class _Process:
         self._announces_soon = False
         if self._position > self._announced:
             self._announced, self._announced_ns = self._position, monotonic_ns()
-            self._send(RESULTS, RANGE.pack(self._words[REWINDS], self._position))
+            self._send(RESULTS, RANGE.pack(self._changes, self._position))
 
     def _send(self, kind: int, content: bytes = b"") -> None:
         self._channel.sendall(HEAD.pack(len(content), kind) + content)
