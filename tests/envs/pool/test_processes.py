@@ -555,7 +555,7 @@ moves = st.one_of(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batches=st.lists(st.lists(moves, min_size=3, max_size=3), max_size=6))
 def test_process_backend_batches_are_those_of_threads(batches):
     def unlike(observation):
