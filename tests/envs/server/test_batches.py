@@ -87,7 +87,7 @@ def test_batch_connection_plays_episodes_in_many_sessions(play, batches, subprot
         },
     )
     stepped = client.asked((0, "step", {"text": "hello"}), (2, "step", {"text": "end"}))
-    assert [data["reward"] for _, data in stepped.values()] == [0.5, 0.3]
+    assert {n: data["reward"] for n, (_, data) in stepped.items()} == {0: 0.5, 2: 0.3}
     assert stepped[2][1]["done"] is True
     states = client.asked(*((number, "state") for number in range(3)))
     assert [states[number][1]["step_count"] for number in range(3)] == [1, 0, 1]
