@@ -232,6 +232,12 @@ class Belongings:
             time.sleep(0.05)
         return more
 
+    def end_processes(self) -> None:
+        """Kill the processes that are left."""
+        for kind, name in _belongings().keys() - self._before.keys():
+            if kind == "process":
+                os.kill(int(str(name)), signal.SIGKILL)
+
     def _more(self, ignored: tuple[str, ...]) -> list[str]:
         now = _belongings()
         more = [now[each] for each in now.keys() - self._before.keys()]
@@ -352,8 +358,7 @@ def watched(ledger: Ledger, settle_s: float = SETTLE_S) -> Iterator[None]:
         yield
         ledger.seconds = time.monotonic() - start
         ledger.left += belongings.left(settle_s, ledger.ignored)
-        for child in _children():
-            os.kill(int(child), signal.SIGKILL)
+        belongings.end_processes()
     finally:
         tempfile.tempdir = before
         if variable is None:
