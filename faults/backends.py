@@ -18,7 +18,6 @@ from guerdon import EnvPool
 from guerdon.envs import ProcessBackend
 
 WORKERS = 3
-NOTICED_S = 0.1  # in which the pool has noticed that a process was killed
 REMOTE_HANG_S = 3.0  # for which an environment on a server hangs, which nobody can end
 
 
@@ -33,7 +32,7 @@ class Backend:
         shared: Rare faults that all slots of the same process may notice.
         harmless: What environments may do without a failure.
         rare: Rare faults, in the order in which they are injected.
-        noticed_s: Seconds in which a process that was stopped is noticed, after a time limit.
+        noticed_s: Seconds in which the end of a process is noticed.
         is_disturbed: Whether something may happen to it from outside.
         has_children: Whether its processes are children of this one.
     """
@@ -151,9 +150,10 @@ class ServerProcesses(Remote):
     """Environments on a server with several processes, which are killed as well."""
 
     shared = (worlds.HELD, *worlds.LETHAL)
-    harmless = (*Backend.harmless, *worlds.LEAKS)
+    # Without processes, which outlive a server that is killed.
+    harmless = (*Backend.harmless, *sorted(worlds.LEAKS.keys() - {worlds.PROCESS, worlds.FORK}))
     options = f"--processes {WORKERS}"
-    noticed_s = STEP_S + 1.0
+    noticed_s = STEP_S + 1.0  # one that is stopped
 
     async def disturb(self, player: Player) -> Disturbance:
         """Kill one of its processes, or what may happen to any server."""
@@ -165,9 +165,10 @@ class ServerProcesses(Remote):
 class Processes(Backend):
     """Environments in processes of this machine, which are killed."""
 
-    alone = ()
+    alone = (worlds.FORK,)
     shared = (*worlds.HANGS, *worlds.LETHAL)
-    harmless = (*Backend.harmless, *worlds.LEAKS)
+    harmless = (*Backend.harmless, *sorted(worlds.LEAKS.keys() - {worlds.FORK}))
+    noticed_s = 0.2
     is_disturbed = has_children = True
 
     @contextlib.asynccontextmanager
@@ -195,7 +196,7 @@ def kill_process(player: Player) -> Disturbance:
 
     async def kill() -> None:
         os.kill(player.processes[victim], signal.SIGKILL)
-        await asyncio.sleep(NOTICED_S)  # a reset that is sent before that fails, too
+        await asyncio.sleep(player.noticed_s)  # a reset that is sent before that fails, too
 
     return Disturbance("process killed", player.sharing({victim}), kill)
 
@@ -204,6 +205,7 @@ class Ray(Processes):
     """Environments in actors of Ray, which are killed, as are their nodes."""
 
     has_children = False
+    noticed_s = 1.0
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)

@@ -53,7 +53,7 @@ class Player:
         rare: Faults that are injected seldom, one after the other.
         shared: Those of them that all slots of the same process may notice.
         disturb: Returns what is done next to the pool from outside.
-        noticed_s: Seconds in which a process that was stopped is noticed.
+        noticed_s: Seconds in which the end of a process is noticed.
 
     Attributes:
         processes: The process of each slot's environment, as of its last reset.
@@ -77,7 +77,7 @@ class Player:
         self.processes = [0] * pool.n
         self.must_reset = set(range(pool.n))
         self._shared = set(shared)
-        self._rare, self._disturb, self._noticed_s = rare, disturb, noticed_s
+        self._rare, self._disturb, self.noticed_s = rare, disturb, noticed_s
         self._frames: list[tuple[int, Any]] = []
 
     async def play(self, steps: int) -> None:
@@ -233,8 +233,8 @@ class Player:
         await self.step(actions, timeout_s=SHORT_S)
         worlds.released.set()
         self.must_reset |= victims | unsure
-        if fault == worlds.STOPS:
-            await asyncio.sleep(self._noticed_s)
+        if fault in (worlds.STOPS, worlds.CLOSES):
+            await asyncio.sleep(self.noticed_s)
 
     async def disturbed(self) -> None:
         """Reset or step all slots, while something is done to the pool from outside."""

@@ -126,8 +126,10 @@ HANGS: dict[str, Callable[[], object]] = {
 
 def _leave_fork() -> None:
     if not os.fork():
-        time.sleep(LONG_S)
-        os._exit(0)
+        try:
+            time.sleep(LONG_S)
+        finally:  # whatever a signal raises
+            os._exit(0)
 
 
 def _end_after_fork() -> None:
@@ -136,6 +138,7 @@ def _end_after_fork() -> None:
 
 
 STOPS = "environment stops its process"
+CLOSES = "environment closes all descriptors"
 # Faults that end or stop the environment's process.
 LETHAL: dict[str, Callable[[], object]] = {
     "environment calls os._exit": lambda: os._exit(0),
@@ -143,18 +146,20 @@ LETHAL: dict[str, Callable[[], object]] = {
     "environment aborts": os.abort,
     "environment is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     STOPS: lambda: os.kill(os.getpid(), signal.SIGSTOP),
-    "environment closes all descriptors": lambda: os.closerange(1, 256),
+    CLOSES: lambda: os.closerange(1, 256),
     "environment forks and ends": _end_after_fork,
 }
 # Faults of a process that may still answer the step: in time, or in shared memory.
-ANSWERED = {HELD, "environment closes all descriptors"}
-# What an environment leaves in its process, and never ends.
+ANSWERED = {HELD, CLOSES}
+# What an environment leaves in its process, and never ends. A fork is for moments in which no other
+# thread starts a process: it would inherit the pipe by which that thread learns of the start.
+PROCESS, FORK = "environment leaves a process", "environment leaves a fork"
 LEAKS: dict[str, Callable[[], object]] = {
     "environment leaves a thread": lambda: threading.Thread(
         target=time.sleep, args=[LONG_S]
     ).start(),
-    "environment leaves a process": lambda: subprocess.Popen(["sleep", f"{LONG_S}"]),
-    "environment leaves a fork": _leave_fork,
+    PROCESS: lambda: subprocess.Popen(["sleep", f"{LONG_S}"]),
+    FORK: _leave_fork,
     "environment leaves a descriptor": lambda: os.open("/dev/null", os.O_RDONLY),
 }
 # What it keeps, and frees when it is closed.
