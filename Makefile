@@ -81,11 +81,11 @@ worlds: $(filter .tools/bin/uv,$(UV))  ## Play the worlds in examples/, and test
 trainers: setup  ## Test guerdon.integrations with the real trainers (ONLY=trl).
 	@$(RUN) python -m trainers $(if $(ONLY),--only $(ONLY))
 
-CLUSTER := UV_PROJECT_ENVIRONMENT=.venv-cluster $(UV)
+# Not by `uv run`, whose environment Ray would copy to every process.
+CLUSTER := .venv-cluster/bin/python -m pytest -q -o filterwarnings=ignore -o faulthandler_timeout=300
 cluster: $(filter .tools/bin/uv,$(UV))  ## Test scoring and pools with Ray, on a cluster of two nodes here.
-	@if $(CLUSTER) sync --frozen --quiet --extra ray; then \
-		$(CLUSTER) run --no-sync pytest -q -o filterwarnings=ignore -o faulthandler_timeout=300 \
-			cluster tests/docs/test_code_blocks.py --docs -k "cluster/ or run-on-a-cluster"; \
+	@if UV_PROJECT_ENVIRONMENT=.venv-cluster $(UV) sync --frozen --quiet --extra ray; then \
+		$(CLUSTER) cluster tests/docs/test_code_blocks.py --docs -k cluster; \
 	else echo "make cluster: skipped, since Ray can't be installed here"; fi
 
 coverage: setup  ## Run the fast tests and report the lines that they miss.

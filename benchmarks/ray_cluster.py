@@ -4,7 +4,7 @@
 both are timed as processes, including their start, and the cluster runs before. A pool in actors is
 compared with one in processes, with as many workers. Run it where Ray is installed::
 
-    UV_PROJECT_ENVIRONMENT=.venv-cluster uv run --no-sync python -m benchmarks --only ray
+    .venv-cluster/bin/python -m benchmarks --only ray
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ def test_scoring_job_on_ray_scores_each_row_once_though_a_node_is_lost(
 
 def test_scoring_job_on_ray_fails_if_a_reward_ends_its_process(cluster, tmp_path, rollouts, reward):
     spec = reward("""
-                from guerdon import NumericAnswer
+        import os
+        from guerdon import NumericAnswer
 
         class Ends(NumericAnswer):
             def forward(self, action, observation):
