@@ -5,6 +5,11 @@ an empty step are compared with `multiprocessing.Pool.map`, and with Gymnasium's
 as many. A process of `Pool.map` takes whichever task is next, so that each environment travels
 there and back, as an episode must go on where it was. The note below the table says what the map
 takes if they stay, which is right only for environments without a state.
+
+A server with two processes, whose 64 sessions compute for 1 ms, is compared with a server of one
+process; the client is this process, on the same cores.
+
+``python -m benchmarks.process_pool N`` is the server with N processes.
 """
 
 from __future__ import annotations
@@ -12,17 +17,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from benchmarks.environment_pool import Empty
+from benchmarks.server_process import ServerProcess
 from benchmarks.timing import Findings, Measured, take_turns
-from guerdon import Action, Environment, EnvPool, Observation
-from guerdon.envs import PoolBackend, ProcessBackend
+from guerdon import Action, Environment, EnvPool, Observation, create_app, serve
+from guerdon.envs import PoolBackend, ProcessBackend, SyncEnvPool
 
 WORKERS = 2
 COMPUTING = 16
@@ -30,6 +37,7 @@ COMPUTE_S = 0.001
 SLOTS = 64
 ROUNDS = 7
 BATCHES = 50
+SERVED_BATCHES = 10
 
 
 class Computing(Empty):
@@ -70,6 +78,13 @@ def run() -> Findings:
     mapped = Measured(name, "multiprocessing.Pool.map", 1 / 3, **per)
     stateless = Measured(name, "the same without a state", 1.0, **per)
     vector = Measured(name, "gymnasium AsyncVectorEnv", 1.0, **per)
+    served = Measured(
+        f"server with {WORKERS} processes, {SLOTS} sessions, 1 ms of Python",
+        "one process",
+        1 / 1.7,
+        per=SLOTS * SERVED_BATCHES,
+        unit="step",
+    )
     with asyncio.Runner() as runner:
         pool = stepping(runner, lambda: processes(Computing, COMPUTING), COMPUTING)
         computing.pairs = take_turns(pool, _plain_loop(), ROUNDS)
@@ -78,11 +93,13 @@ def run() -> Findings:
         stateless.pairs = take_turns(empty, _mapped(_stay), ROUNDS)
         with contextlib.closing(_vector_env()) as environments:
             vector.pairs = take_turns(empty, lambda: _vector(environments), ROUNDS)
+    with _server(WORKERS) as several, _server(1) as one:
+        served.pairs = take_turns(_served(several), _served(one), ROUNDS)
     assert computing.ratio
     assert mapped.ours
     assert stateless.theirs
     return Findings(
-        [computing, mapped, vector],
+        [computing, mapped, vector, served],
         [
             f"EnvPool of {COMPUTING} in {WORKERS} processes: {1 / computing.ratio:.2f}× of a plain "
             f"loop's steps/s of 1 ms; of {SLOTS}: {1 / mapped.ours:,.0f} empty steps/s, where "
@@ -176,3 +193,36 @@ def _vector(environments: Any) -> float:
     for _ in range(BATCHES):
         environments.step(actions)
     return time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _server(processes: int) -> Iterator[SyncEnvPool]:
+    arguments = sys.executable, "benchmarks.process_pool", str(processes)
+    with ServerProcess(*arguments) as server, EnvPool(server.url, n=SLOTS).sync() as pool:
+        pool.reset_batch()
+        yield pool
+
+
+def _served(pool: SyncEnvPool) -> Callable[[], float]:
+    actions: list[dict[str, Any]] = [{}] * SLOTS
+
+    def stepped() -> float:
+        start = time.perf_counter()
+        for _ in range(SERVED_BATCHES):
+            observations = pool.step_batch(actions)
+        seconds = time.perf_counter() - start
+        assert not any(each is None or each.done for each in observations)
+        return seconds
+
+    return stepped
+
+
+def main() -> None:
+    from benchmarks import process_pool  # its classes have an import path
+
+    app = create_app(process_pool.Computing, processes=int(sys.argv[1]))
+    serve(app, port=0, ready=lambda url: print(url, flush=True))
+
+
+if __name__ == "__main__":
+    main()

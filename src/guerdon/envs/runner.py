@@ -948,7 +948,9 @@ class EnvRunner:
             raise
 
     def start_step(self, action: Any, finish: Callable[[EnvCall], None]) -> bool:
-        """Start a step in a thread, without the cost of a task. The caller watches its time.
+        """Start a step in a thread or a process, without the cost of a task.
+
+        The caller watches its time.
 
         Args:
             action: The agent's action.
@@ -963,7 +965,8 @@ class EnvRunner:
         adapter = self.adapter
         if adapter is None or self._failure:
             self._refuse()
-        if adapter.step_is_async:
+        elsewhere = getattr(adapter, "start_step", None)  # in another process
+        if adapter.step_is_async and elsewhere is None:
             return False
         self._call = EnvCall(
             partial(adapter.step, action),
@@ -973,7 +976,10 @@ class EnvRunner:
             limit_s=self.timeout_s,
             submitted_at=monotonic(),
         )
-        self.threads.start(self._call)
+        if elsewhere is not None:
+            elsewhere(action, self._call)
+        else:
+            self.threads.start(self._call)
         return True
 
     def step_here(self, action: Any) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from guerdon import RewardConfig
+from guerdon import EnvPool, RewardConfig
 from guerdon.envs.server.app import create_app
 from guerdon.errors import InvalidArgumentError
 from tests.envs.server.worlds import RESET, STATE, Client, Echo, Said, step
@@ -112,6 +112,22 @@ def test_processes_one_that_does_not_respond_is_stopped(served):
     after = [process(client) for client in clients]
     assert after[0] != before[0]
     assert after[1] == before[1]
+
+
+def test_processes_pools_get_the_errors_of_each_slot(served):
+    with EnvPool(served.url, n=4).sync() as pool:
+        before = [each.text for each in pool.reset_batch()]
+        hung, *others = pool.step_batch([{"text": each} for each in ("hang", "a", "b", "c")])
+        assert "step took longer than 1 s" in hung.metadata["error"]
+        assert [each.text for each in others] == ["a", "b", "c"]
+        assert [each.text for each in pool.reset_batch()] == before
+        stepped = pool.step_batch([{"text": each} for each in ("die", "a", "raise", "c")])
+        errors = [each.metadata.get("error", "") for each in stepped]
+        assert "SIGKILL" in errors[0]
+        assert [error == "" for error in errors] == [False, True, False, True]
+        assert pool.reset_batch(slots=[0, 2])[0].text not in before
+        stepped = pool.step_batch([{"text": each} for each in "abcd"])
+        assert [each.text for each in stepped] == ["a", "b", "c", "d"]
 
 
 def test_processes_a_client_that_leaves_frees_its_environment(served, eventually):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from guerdon.config.runtime import ReceivedConfiguration
@@ -82,6 +83,7 @@ class EnvWorker:
         self._received: dict[int, ReceivedConfiguration] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._playing: dict[int, asyncio.Task[Any]] = {}  # the latest call of each slot
+        self._stepping: dict[int, EnvRunner] = {}  # slots with a step in a thread
 
     def start(self, calls: Sequence[Call]) -> None:
         """Start calls of different slots, one after the other."""
@@ -92,9 +94,7 @@ class EnvWorker:
             runner = self._runners.get(slot)
             if runner is None:
                 runner = self._runners[slot] = self._new_runner(slot)
-            if method == "step" and len(arguments) == 1 and self._is_inline(runner):
-                self._step_here(slot, runner, arguments[0])
-            else:
+            if method != "step" or len(arguments) > 1 or not self._steps(slot, runner, *arguments):
                 before = self._playing.get(slot)
                 playing = self._play(slot, runner, method, arguments, before)
                 self._playing[slot] = start_task(playing, self._tasks)
@@ -124,14 +124,46 @@ class EnvWorker:
             name=f"{self._name} {slot}",
         )
 
-    def _step_here(self, slot: int, runner: EnvRunner, action: Any) -> None:
-        self._beginning(slot)
+    def _steps(self, slot: int, runner: EnvRunner, action: Any) -> bool:
+        """Take a step here or start it in a thread; return False if the environment is async."""
         try:
+            if not self._is_inline(runner):
+                started = runner.start_step(action, partial(self._step_ended, slot, runner))
+                if started:
+                    self._beginning(None)
+                    self._stepping[slot] = runner
+                    self._threads.watch(self._end_late)
+                return started
+            self._beginning(slot)
             observation = runner.step_here(action)
         except Exception as error:
             self._end(slot, None, error)
         else:
             self._end(slot, observation)
+        return True
+
+    def _step_ended(self, slot: int, runner: EnvRunner, call: EnvCall) -> None:
+        del self._stepping[slot]
+        if call.error is None:
+            self._end(slot, call.result)
+        else:
+            runner.step_failed(call.error)
+            self._end(slot, None, call.failure(call.error))
+
+    def _end_late(self, now: float, blocked_s: float) -> None:
+        """End the steps in threads that exceed their time limit."""
+        for slot, runner in list(self._stepping.items()):
+            error = runner.late(now, blocked_s)
+            if error is not None:
+                self._abandon_step(slot)
+                self._end(slot, None, error)
+        if not self._stepping:
+            self._threads.alarms.discard(self._end_late)
+
+    def _abandon_step(self, slot: int) -> None:
+        runner = self._stepping.pop(slot, None)
+        if runner is not None:
+            runner.abandon()
 
     async def _play(
         self,
@@ -144,7 +176,8 @@ class EnvWorker:
         self._beginning(slot if self._is_inline(runner) else None)
         if method == "close":
             del self._runners[slot], self._playing[slot]
-            if before is not None and not before.done():  # its caller has left
+            self._abandon_step(slot)  # its caller has left
+            if before is not None and not before.done():
                 before.cancel()
                 await asyncio.wait({before})
         elif method in ("reset", "configure") and arguments[-1] is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from guerdon.envs.pool.codec import Call
 from guerdon.envs.pool.processes import ProcessLink
 from guerdon.envs.pool.workers import Worker, start_all
+from guerdon.envs.runner import EnvCall
 from guerdon.envs.server.limits import ServerLimits
 
 # Seconds between two looks at whether the processes respond.
@@ -79,13 +80,16 @@ class SessionWorkers:
         return adapter
 
     async def call(self, worker: Worker, number: int, method: str, *arguments: Any) -> Any:
-        """Make a call of a session. Those of one moment share a message."""
+        """Make a call of a session."""
+        waiting = _Waiting()
+        self.start_call(worker, (number, method, arguments), waiting)
+        return await waiting.future
+
+    def start_call(self, worker: Worker, call: Call, caller: Any) -> None:
+        """Start a call of a session. Those of one moment share a message."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._submit)
-        waiting = _Waiting()
-        call = number, method, arguments
-        self._waiting.setdefault(worker, []).append((call, waiting))
-        return await waiting.future
+        self._waiting.setdefault(worker, []).append((call, caller))
 
     def _submit(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -137,6 +141,20 @@ class _Waiting:
             self.future.exception()  # nobody may wait for it
 
 
+class _Step:
+    """A step that ends an `EnvCall`, without a task that waits for it."""
+
+    def __init__(self, call: EnvCall) -> None:
+        self._call = call
+
+    def finish(self, value: Any, error: BaseException | None = None) -> None:
+        """Receive the end of the step."""
+        call = self._call
+        if not call.is_abandoned:
+            call.result, call.error = value, error
+            call.deliver()
+
+
 class WorkerEnvironment:
     """What `EnvRunner` needs of an environment that is in another process.
 
@@ -186,7 +204,13 @@ class WorkerAdapter:
 
     def step(self, action: Any, timeout_s: float | None, extra: Mapping[str, Any] | None) -> Any:
         """Take a step."""
+        if timeout_s is None and not extra:
+            return self._call("step", action)
         return self._call("step", action, timeout_s, dict(extra or {}))
+
+    def start_step(self, action: Any, call: EnvCall) -> None:
+        """Take a step, whose result is that of a call."""
+        self._workers.start_call(self._worker, (self.number, "step", (action,)), _Step(call))
 
     def state(self) -> Any:
         """Return the state of the episode."""
