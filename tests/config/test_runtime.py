@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import pickle
 import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -383,6 +384,29 @@ def test_apply_moves_on_with_the_curriculum():
         rubric._watch({"near": score}, True)
     assert weights == [10.0, 10.0, 10.0, 1.0]
     assert runtime.to_dict()["progress"]["stage"] == "then"
+
+
+def test_begin_returns_a_configuration_for_a_tree_in_another_process():
+    schedule = {"piecewise": [[0, 1.0], [2, 0.0]]}
+    curriculum = [{"name": "first", "until": {"episodes": 9}}, {"name": "then"}]
+    pipeline = RewardPipeline(
+        config(
+            per_turn=[{"name": "near", "rubric": Near, "weight": 4.0, "schedule": schedule}],
+            curriculum=curriculum,
+        )
+    )
+    runtime = RewardRuntime(pipeline.make(), config=pipeline.config)
+    runtime.update({"per_turn": [{"name": "near", "weight": 8.0, "config": {"tolerance": 2.0}}]})
+    for episode in range(2):
+        here, there, means = pipeline.make(), pipeline.make(), []
+        sent = pickle.dumps(runtime.begin())
+        assert pickle.loads(sent).apply(there, means.append).episode == episode
+        runtime.apply(here, episode=episode)
+        assert there(43.0, STEP) == here(43.0, STEP) > 0.0
+        assert there._scored_by == here._scored_by == here.fingerprint()
+        there._watch({"near": 0.25}, True)
+        assert means == [{"near": 0.25}]
+    assert runtime.to_dict()["progress"]["episode"] == 2
 
 
 # Sessions
