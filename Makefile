@@ -82,10 +82,12 @@ trainers: setup  ## Test guerdon.integrations with the real trainers (ONLY=trl).
 	@$(RUN) python -m trainers $(if $(ONLY),--only $(ONLY))
 
 # Not by `uv run`, whose environment Ray would copy to every process.
-CLUSTER := .venv-cluster/bin/python -m pytest -q -o filterwarnings=ignore -o faulthandler_timeout=300
+CLUSTER := .venv-cluster/bin/python -m
 cluster: $(filter .tools/bin/uv,$(UV))  ## Test scoring and pools with Ray, on a cluster of two nodes here.
 	@if UV_PROJECT_ENVIRONMENT=.venv-cluster $(UV) sync --frozen --quiet --extra ray; then \
-		$(CLUSTER) cluster tests/docs/test_code_blocks.py --docs -k cluster; \
+		$(CLUSTER) pytest -q -o filterwarnings=ignore -o faulthandler_timeout=300 \
+			cluster tests/docs/test_code_blocks.py --docs -k cluster && \
+		$(CLUSTER) faults --only ray --size 0.02; \
 	else echo "make cluster: skipped, since Ray can't be installed here"; fi
 
 coverage: setup  ## Run the fast tests and report the lines that they miss.

@@ -9,6 +9,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 from faults import worlds
 from faults.counts import SETTLE_S, Ledger, command, parent
@@ -205,11 +206,15 @@ class Ray(Processes):
     """Environments in actors of Ray, which are killed, as are their nodes."""
 
     has_children = False
-    noticed_s = 1.0
+    noticed_s = 3.0
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)
-        ledger.ignored = ("descriptor socket:",)  # of Ray, which keeps its connections to actors
+        import ray
+
+        raylet = Path(ray.__file__).parent / "core/src/ray/raylet/raylet"
+        # Ray keeps its connections to actors; a node that is lost is replaced.
+        ledger.ignored = ("descriptor socket:", f"process {raylet}")
 
     @classmethod
     @contextlib.contextmanager
@@ -269,6 +274,7 @@ class Ray(Processes):
 
         async def remove() -> None:
             await asyncio.to_thread(self.cluster.remove_node, node, allow_graceful=False)
+            await asyncio.sleep(player.noticed_s)
 
         async def add() -> None:
             added = self.cluster.add_node(**self.node)  # in this thread, as it handles signals

@@ -144,7 +144,7 @@ class RayLink(WorkerLink):
                 self._take(await report)
         except self._ray.exceptions.RayError as error:
             if not self._is_over:
-                self._is_over = True
+                self.kill()  # it may only be unavailable for a while
                 self.ended(f"the actor was lost ({_first_line(error)})")
 
     def _take(self, report: Report) -> None:
