@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,15 +103,15 @@ class Costs:
     observation_bytes: float
 
 
-def cpu_s(process: int) -> float:
-    """Return the CPU time of a process and its threads."""
-    tasks = Path(f"/proc/{process}/task").iterdir()
+def cpu_s(processes: Iterable[int]) -> float:
+    """Return the CPU time of processes and their threads."""
+    tasks = [task for each in processes for task in Path(f"/proc/{each}/task").iterdir()]
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
-def children() -> list[int]:
-    """Return the processes that this one has started."""
-    tasks = Path("/proc/self/task").iterdir()
+def children(process: int | str = "self") -> list[int]:
+    """Return the processes that one has started."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
     return [int(each) for task in tasks for each in (task / "children").read_text().split()]
 
 
@@ -132,23 +132,35 @@ def environment_s() -> float:
     return min(rounds)
 
 
-async def layer(new_pool: Callable[[int], EnvPool], far: Callable[[], int | None]) -> Layer:
-    """Measure a layer; `far` returns the other process, if there is one."""
+async def layer(
+    new_pool: Callable[[int], EnvPool],
+    far: Callable[[], list[int]] = list,
+    *,
+    has_steps: bool = True,
+) -> Layer:
+    """Measure a layer.
+
+    Args:
+        new_pool: Returns a pool of so many slots.
+        far: Returns the other processes whose time counts.
+        has_steps: Whether their time includes the environments' steps.
+    """
     found = []
     for slots in (FEW, MANY):
         async with new_pool(slots) as pool:
             await pool.reset_batch()
-            actions, process, rounds = [ACTION] * slots, far(), []
+            actions, processes, rounds = [ACTION] * slots, far(), []
             for _ in range(ROUNDS):
-                before = time.process_time(), cpu_s(process) if process else 0.0
+                before = time.process_time(), cpu_s(processes)
                 for _ in range(STEPS // slots):
                     await pool.step_batch(actions)
-                after = time.process_time(), cpu_s(process) if process else 0.0
+                after = time.process_time(), cpu_s(processes)
                 rounds.append(np.subtract(after, before) * slots / STEPS)
         found.append(np.min(rounds, axis=0))
     steps = (found[1] - found[0]) / (MANY - FEW)
     batches = np.maximum(found[0] - FEW * steps, 0.0)
-    steps[1 if process else 0] -= environment_s()
+    if has_steps:
+        steps[1 if processes else 0] -= environment_s()
     return Layer(steps[0], batches[0], max(steps[1], 0.0), batches[1])
 
 
@@ -159,7 +171,7 @@ async def workers() -> tuple[float, float, float]:
         pool = EnvPool(backend=ProcessBackend(Echo, slots, workers=1), n=slots)
         async with pool:
             (process,) = children()
-            start = cpu_s(process)
+            start = cpu_s([process])
             await pool.reset_batch()
             await pool.step_batch([ACTION] * slots)
             found.append((start, private_bytes(process)))
@@ -186,15 +198,19 @@ async def measure() -> Costs:
         async with GenericEnvClient(server.url) as client:
             await client.reset()  # loads what the first session needs
         of_session = await session_bytes(server)
-        remote = await layer(lambda n: EnvPool(server.url, n=n), lambda: server.process)
+        remote = await layer(lambda n: EnvPool(server.url, n=n), lambda: [server.process])
     layers = {
-        "threads": await layer(partial(EnvPool, Echo), lambda: None),
+        "threads": await layer(partial(EnvPool, Echo)),
         "processes": await layer(
             lambda n: EnvPool(backend=ProcessBackend(Echo, n, workers=1), n=n),
-            lambda: children()[0],
+            children,
         ),
         "server": remote,
     }
+    with ServerProcess(sys.executable, "benchmarks.sizing", "--serve-in-processes") as server:
+        new_pool = partial(EnvPool, server.url)
+        layers["front"] = await layer(new_pool, lambda: [server.process], has_steps=False)
+        layers["behind"] = await layer(new_pool, lambda: children(server.process))
     naps = []
     for _ in range(200):
         start = time.perf_counter()
@@ -349,7 +365,7 @@ def size(number: float) -> str:
 
 def cost_rows(costs: Costs) -> list[list[str]]:
     """Return the costs of each layer."""
-    threads, processes, server = (costs.layers[each] for each in ("threads", "processes", "server"))
+    threads, processes, server, front, behind = costs.layers.values()
     return [
         ["`Environment.step`: validation, one leaf rubric", us(costs.step_s), ""],
         ["a pool in threads", us(threads.step_s), us(threads.batch_s)],
@@ -357,6 +373,8 @@ def cost_rows(costs: Costs) -> list[list[str]]:
         ["… a worker", us(processes.far_step_s), us(processes.far_batch_s)],
         ["a pool on a server: the caller", us(server.step_s), us(server.batch_s)],
         ["… the server", us(server.far_step_s), us(server.far_batch_s)],
+        ["… a server with processes: its own", us(front.far_step_s), us(front.far_batch_s)],
+        ["… the other two together", us(behind.far_step_s), us(behind.far_batch_s)],
     ]
 
 
@@ -388,7 +406,7 @@ def traffic(costs: Costs, steps: float) -> list[str]:
 def machine_rows(costs: Costs) -> list[list[str]]:
     """Return what sessions on one machine take."""
     steps, workers = PLAYED * RATE, MACHINE - 1
-    pool, server = costs.layers["processes"], costs.layers["server"]
+    pool, server, front = (costs.layers[each] for each in ("processes", "server", "front"))
     rate, sessions = f"{steps:,.0f}", f"{PLAYED:,}"
     text, used = memory(costs, workers, PLAYED)
     step = OWN_S + costs.step_s + pool.far_step_s
@@ -409,6 +427,8 @@ def machine_rows(costs: Costs) -> list[list[str]]:
         ["… most steps per second", limits, f"{min(workers / step, 1 / pool.step_s):,.0f}"],
         cores("**on servers**: cores for the servers' messages", server.far_step_s),
         cores("… with a message for each step", server.far_alone_s),
+        cores("… of the core of one server with processes", front.far_step_s),
+        cores("… with a message for each step", front.far_alone_s),
         cores("… of the caller's core", server.step_s),
         cores("… with a message for each step", server.alone_s),
         [
@@ -498,8 +518,12 @@ def tables() -> dict[str, str]:
 
 def main() -> None:
     """Print the tables, or write them into the page."""
-    if "--serve" in sys.argv:
-        serve(create_app(Timed), port=0, ready=lambda url: print(url, flush=True))
+    served = {
+        "--serve": lambda: create_app(Timed),
+        "--serve-in-processes": lambda: create_app(Echo, processes=2),
+    }
+    if sys.argv[1:] and sys.argv[1] in served:
+        serve(served[sys.argv[1]](), port=0, ready=lambda url: print(url, flush=True))
         return
     page = PAGE.read_text(encoding="utf-8")
     for name, table in tables().items():
