@@ -1,19 +1,21 @@
 """A pool whose environments are on several servers, which have one reward configuration."""
 
 import asyncio
+import itertools
 import socket
 from collections import Counter
 
 import pytest
 
 from guerdon import EnvPool, HTTPEnvClient, Rubric, RubricComposer, create_app
+from guerdon.envs import RemoteBackend
 from guerdon.errors import (
     ConfigConflictError,
     ConnectionLostError,
     InvalidArgumentError,
     RewardConfigError,
 )
-from tests.envs.client.servers import Echo, Served
+from tests.envs.client.servers import Echo, Echoed, Served
 from tests.envs.worlds import SOON, Server
 
 pytestmark = pytest.mark.edge  # real servers and processes
@@ -188,7 +190,13 @@ def test_env_pool_update_config_that_is_invalid_changes_no_server(serve):
                 await pool.update_config({"weights": {"a": 3.0, "none": 1.0}})
             with pytest.raises(ConfigConflictError):
                 await pool.update_config({"weights": {"a": 3.0}}, version="9-old")
+            with pytest.raises(InvalidArgumentError, match="not JSON-serializable"):
+                await pool.update_config({"weights": {"a": object()}})
+            with pytest.raises(RewardConfigError, match="training_step"):
+                await pool.update_config({"training_step": "many"})
             assert await weights(one, two) == before
+            await pool.update_config({"weights": {"a": 3.0}}, version=before[0][0])
+            assert await rewards(pool) == [4.0] * 2
 
     run(main())
 
@@ -227,6 +235,111 @@ def test_env_pool_update_config_is_reverted_if_a_server_fails(serve):
             first, second = await weights(one, two)
             assert first == second
             assert await rewards(pool) == [3.0] * 2
+
+    run(main())
+
+
+CHANGE = {"weights": {"a": 3.0}}
+ANSWER_S = 0.75  # seconds that a pool waits for an answer
+
+
+def opened(*served):
+    urls = [each.url for each in served]
+    return EnvPool(
+        backend=RemoteBackend(urls, 4, observation_type=Echoed, connect_timeout_s=ANSWER_S), n=4
+    )
+
+
+def delay_answers(served, *, before_s=0.0, after_s=0.0, times=1):
+    """Delay changes of the configuration, or the answers to them."""
+    update, calls = served.app.sessions.update, itertools.count(1)
+
+    async def late(*arguments, **options):
+        is_late = next(calls) <= times
+        await asyncio.sleep(before_s * is_late)
+        answer = await update(*arguments, **options)
+        await asyncio.sleep(after_s * is_late)
+        return answer
+
+    served.app.sessions.update = late
+
+
+@pytest.mark.parametrize("late", [{"before_s": 2 * ANSWER_S}, {"after_s": 2 * ANSWER_S}])
+@pytest.mark.parametrize(("count", "place"), [(1, 0), (2, 0), (2, 1)])
+def test_env_pool_update_config_without_an_answer_is_reverted(serve, count, place, late):
+    async def main():
+        servers = [serve() for _ in range(count)]
+        async with opened(*servers) as pool:
+            delay_answers(servers[place], **late)
+            with pytest.raises(RewardConfigError, match=r"nothing was changed: .* didn't answer"):
+                await pool.update_config(CHANGE)
+            assert await rewards(pool) == [2.0] * 4
+            await asyncio.sleep(ANSWER_S)  # until a late change is made
+            assert await rewards(pool) == [2.0] * 4
+            await pool.update_config({"weights": {"b": 4.0}})
+            assert await rewards(pool) == [3.0] * 4
+            assert len({str(each) for each in await weights(*servers)}) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize(("count", "place"), [(1, 0), (2, 0), (2, 1)])
+def test_env_pool_update_config_is_reverted_later_if_a_server_cant_be_reached(serve, count, place):
+    async def main():
+        servers = [serve() for _ in range(count)]
+        async with opened(*servers) as pool:
+            await pool.reset_batch()
+            delay_answers(servers[place], after_s=2 * ANSWER_S, times=2)
+            late = servers[place].url
+            with pytest.raises(RewardConfigError, match=f"before the next episode of {late} "):
+                await pool.update_config(CHANGE)
+            assert await rewards(pool) == [2.0] * 4
+            await pool.update_config({"weights": {"b": 4.0}})
+            assert await rewards(pool) == [3.0] * 4
+            assert len({str(each) for each in await weights(*servers)}) == 1
+
+    run(main())
+
+
+def test_env_pool_update_config_that_is_cancelled_is_completed(serve):
+    async def main():
+        one, two = serve(), serve()
+        async with opened(one, two) as pool:
+            for change in (CHANGE, {"weights": {"a": 5.0}}):
+                delay_answers(two, before_s=ANSWER_S / 2)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(ANSWER_S / 4):
+                        await pool.update_config(change)
+            await pool.update_config({"weights": {"b": 0.0}})
+            assert await rewards(pool) == [5.0] * 4
+            delay_answers(two, before_s=ANSWER_S / 2)
+            cancelled = asyncio.ensure_future(pool.update_config({"weights": {"a": 7.0}}))
+            await asyncio.sleep(ANSWER_S / 4)
+            cancelled.cancel()
+        first, second = await weights(one, two)
+        assert first == second
+        assert first[1] == [7.0, 0.0]
+
+    run(main())
+
+
+def test_env_pool_update_config_that_one_server_refuses_doesnt_affect_later_ones(serve):
+    async def main():
+        one, two = serve(), serve()
+        update = two.app.sessions.update
+
+        async def refuses(runtime, change, **options):
+            if change["weights"].get("a") == 3.0:
+                raise RewardConfigError("no", problems=["too heavy for this server"])
+            return await update(runtime, change, **options)
+
+        two.app.sessions.update = refuses
+        async with opened(one, two) as pool:
+            with pytest.raises(RewardConfigError, match=r"nothing was changed: .* too heavy"):
+                await pool.update_config(CHANGE)
+            assert await rewards(pool) == [2.0] * 4
+            await pool.update_config({"weights": {"a": 4.0}})
+            assert await rewards(pool) == [5.0] * 4
 
     run(main())
 

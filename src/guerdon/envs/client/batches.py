@@ -131,6 +131,12 @@ class BatchConnection:
     def _decoded(self, frame: bytes) -> Any:
         return self._codec.decode(frame, is_trusted=True)
 
+    def abort(self) -> None:
+        """Close the connection without waiting for the server."""
+        for task in self._tasks:
+            task.cancel()
+        self._socket.abort()
+
     async def close(self) -> None:
         """Close the connection; the server ends its sessions."""
         for task in self._tasks:

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.config.schema import LISTS
 from guerdon.envs.client.config_updates import is_report, update_error, versioned
 from guerdon.envs.client.http import HTTPEnvClient
-from guerdon.errors import ClientError, ConfigConflictError, RewardConfigError, ServerError
+from guerdon.errors import (
+    ConfigConflictError,
+    InvalidArgumentError,
+    RewardConfigError,
+    ServerError,
+)
 
-# Changes that are kept, for servers that join later.
-MAX_CHANGES = 1000
+# Configurations that are kept, for servers that join later.
+MAX_STATES = 1001
+
+
+@dataclass(slots=True)
+class _State:
+    """A configuration that the servers have or had.
+
+    Attributes:
+        versions: Its versions on the servers; empty until a server has confirmed one.
+        change: The change that makes the next state of it; None for the present one.
+        is_reverted: Whether the change after that one reverts it. A server that refuses it can
+            skip both.
+    """
+
+    versions: set[str] = field(default_factory=set)
+    change: dict[str, Any] | None = None
+    is_reverted: bool = False
 
 
 class SharedConfig:
@@ -20,27 +42,36 @@ class SharedConfig:
 
     Versions depend only on the initial configuration and on the changes. A server with an earlier
     version, such as one that was restarted, receives the changes that it lacks in their order, and
-    then has the version of the others.
+    then has the version of the others. A change that failed is followed by one that reverts it, so
+    that a server that made the change, although its answer was lost, is reverted too.
 
     Args:
         urls: The servers' addresses.
+        lost: Called with the place of a server in `urls` that may have another configuration than
+            the others. It must have no episodes until it joins again.
         token: The servers' token.
         timeout_s: Seconds to wait for an answer.
     """
 
     def __init__(
-        self, urls: Sequence[str], *, token: str | None = None, timeout_s: float = 60.0
+        self,
+        urls: Sequence[str],
+        *,
+        lost: Callable[[int], None],
+        token: str | None = None,
+        timeout_s: float = 60.0,
     ) -> None:
         self._servers = [HTTPEnvClient(url, token=token, timeout_s=timeout_s) for url in urls]
-        self._versions: list[str] = []  # the present one is the last
-        self._changes: list[dict[str, Any]] = []  # from each version to the next
+        self._lost = lost
+        self._states = [_State()]
         self._report: dict[str, Any] = {}  # the progress of training
         self._turn = asyncio.Lock()
+        self._updates: set[asyncio.Task[dict[str, Any]]] = set()
 
     @property
     def is_known(self) -> bool:
-        """Whether the version that all servers have is known."""
-        return bool(self._versions)
+        """Whether the version of a server is known."""
+        return bool(self._states[0].versions)
 
     async def join(self, place: int) -> None:
         """Bring a server to the configuration of the others.
@@ -56,24 +87,40 @@ class SharedConfig:
             await self._join(self._servers[place])
 
     async def _join(self, server: HTTPEnvClient) -> dict[str, Any]:
+        """Bring a server to the present configuration, and return that."""
         config = await server.get_config()
-        version = config["version"]
-        if not self._versions:
-            self._versions = [version]
-        if version in self._versions:
-            for change in self._changes[self._versions.index(version) :]:
-                config = (await self._post(server, {**change, "version": version}))["config"]
-                version = config["version"]
-        if version != self._versions[-1]:
-            raise ConfigConflictError(
-                f"{server.base_url} has version {version!r} of the configuration, the other servers"
-                f" of this pool have {self._versions[-1]!r}; restart it with their configuration",
-                sent=self._versions[-1],
-                present=version,
-            )
+        place = self._place(server, config["version"])
+        while (change := self._states[place].change) is not None:
+            before = config["version"]
+            try:
+                config = (await self._post(server, {**change, "version": before}))["config"]
+                place += 1
+            except (ServerError, RewardConfigError):
+                if not self._states[place].is_reverted:
+                    raise
+                config = await server.get_config()  # the change may have been made nevertheless
+                place += 1 if config["version"] != before else 2
+            self._states[place].versions.add(config["version"])
         if self._report:
             await self._post(server, self._report)
         return config
+
+    def _place(self, server: HTTPEnvClient, version: str) -> int:
+        """Return the place of the state that a server has."""
+        for place, state in enumerate(self._states):
+            if version in state.versions:
+                return place
+        for place, state in enumerate(self._states):
+            if not state.versions:  # no other server has confirmed this change
+                state.versions.add(version)
+                return place
+        present = ", ".join(sorted(self._states[-1].versions))
+        raise ConfigConflictError(
+            f"{server.base_url} has version {version!r} of the configuration, the other servers"
+            f" of this pool have {present!r}; restart it with their configuration",
+            sent=present,
+            present=version,
+        )
 
     async def update(
         self, change: Mapping[str, Any], *, version: str | None = None
@@ -81,7 +128,8 @@ class SharedConfig:
         """Change the configuration of all servers, or of none.
 
         First all servers are asked for their versions, then the change is sent to one after the
-        other. If one refuses it or fails, the others get their former configuration again.
+        other. If one fails, the change is reverted on all. If the caller is cancelled, the change
+        is still completed or reverted.
 
         Args:
             change: The changes by name, see `HTTPEnvClient.update_config`.
@@ -91,55 +139,75 @@ class SharedConfig:
             The answer of the first server.
 
         Raises:
-            RewardConfigError: The change is invalid; nothing was changed.
+            RewardConfigError: The change is invalid, or a server failed. It was reverted, or will
+                be before the next episode of the servers that the error names.
             ConfigConflictError: A server has another version; nothing was changed.
             ClientError: A server can't be reached; nothing was changed.
         """
-        sent = versioned(change, version)
+        updating = asyncio.ensure_future(self._update(versioned(change, version)))
+        self._updates.add(updating)
+        updating.add_done_callback(self._updates.discard)
+        # If the caller is cancelled, no other code retrieves the error.
+        updating.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(updating)
+
+    async def _update(self, sent: dict[str, Any]) -> dict[str, Any]:
         async with self._turn:
             based_on = sent.pop("version", None)
-            if based_on is not None and based_on not in self._versions[-1:]:
-                self._versions, self._changes = [based_on], []
+            if based_on is not None and based_on not in self._states[-1].versions:
+                await self._accept(based_on)
             configs = [await self._join(server) for server in self._servers]
             if is_report(sent):
-                self._report.update(sent)
                 answers = [await self._post(server, sent) for server in self._servers]
+                self._report.update(sent)
                 return answers[0]
-            return await self._change(sent, configs[0])
+            return await self._change(sent, configs)
 
-    async def _change(self, sent: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-        changed: list[HTTPEnvClient] = []
+    async def _accept(self, version: str) -> None:
+        """Take a version as the present one, if all servers have it."""
+        present = [(await server.get_config())["version"] for server in self._servers]
+        if set(present) != {version}:
+            raise ConfigConflictError(
+                f"the change is based on version {version!r:.100}, but the servers have "
+                f"{', '.join(sorted(set(present)))}; nothing was changed",
+                sent=version,
+                present=present[0],
+            )
+        self._states = [_State({version})]
+
+    async def _change(self, sent: dict[str, Any], configs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._add(sent)
         answers: list[dict[str, Any]] = []
-        for server in self._servers:
+        for server, config in zip(self._servers, configs, strict=True):
             try:
-                answer = await self._post(server, {**sent, "version": self._versions[-1]})
-            except (ClientError, RewardConfigError) as error:
-                if not changed:
+                answer = await self._post(server, {**sent, "version": config["version"]})
+                self._states[-1].versions.add(answer["config"]["version"])
+            except Exception as error:
+                if not answers and isinstance(error, (RewardConfigError, InvalidArgumentError)):
+                    self._drop_last()
                     raise
-                self._add(sent, answers[0])
-                raise await self._reverted(changed, server, before, error) from error
-            changed.append(server)
+                lost = await self._revert(configs[0])
+                text = f"{server.base_url} failed: {error}"
+                if lost:
+                    text += f"; the change will be reverted before the next episode of {lost}"
+                else:
+                    text = f"nothing was changed: {text}"
+                raise RewardConfigError(text, problems=[text]) from error
             answers.append(answer)
-        self._add(sent, answers[0])
+        if self._states[-1].versions == self._states[-2].versions:  # it changed nothing
+            self._drop_last()
         return answers[0]
 
-    def _add(self, change: dict[str, Any], answer: Mapping[str, Any]) -> None:
-        version = answer["config"]["version"]
-        if version != self._versions[-1]:
-            self._versions = [*self._versions, version][-MAX_CHANGES - 1 :]
-            self._changes = [*self._changes, change][-MAX_CHANGES:]
+    def _add(self, change: dict[str, Any]) -> None:
+        self._states[-1].change = change
+        self._states = [*self._states, _State()][-MAX_STATES:]
 
-    async def _reverted(
-        self,
-        changed: Sequence[HTTPEnvClient],
-        failed: HTTPEnvClient,
-        before: dict[str, Any],
-        error: Exception,
-    ) -> RewardConfigError:
-        """Restore the former configuration of some servers, and return the error of the update.
+    def _drop_last(self) -> None:
+        self._states.pop()
+        self._states[-1].change = None
 
-        The server that failed may have taken the change; it is brought along when it joins again.
-        """
+    async def _revert(self, before: dict[str, Any]) -> str:
+        """Restore the former configuration of all servers; return those where that failed."""
         undo = {key: each for key, each in before.items() if key not in ("version", "progress")}
         undo["schedules"] = {
             entry["name"]: entry.get("schedule") for key in LISTS for entry in before[key]
@@ -147,29 +215,29 @@ class SharedConfig:
         for key in LISTS:
             entries = before[key]
             undo[key] = [{k: v for k, v in each.items() if k != "schedule"} for each in entries]
-        text = f"nothing was changed: {failed.base_url} failed: {error}"
-        try:
-            answers = [
-                await self._post(server, {**undo, "version": self._versions[-1]})
-                for server in changed
-            ]
-        except (ClientError, RewardConfigError) as problem:
-            text = (
-                f"{failed.base_url} failed, and the change of the other servers could not be "
-                f"reverted, so that they may differ: {problem}"
-            )
-        else:
-            self._add(undo, answers[0])
-        return RewardConfigError(text, problems=[text])
+        self._states[-2].is_reverted = True
+        self._add(undo)
+        lost = []
+        for place, server in enumerate(self._servers):
+            try:
+                await self._join(server)
+            except Exception as error:
+                lost.append(f"{server.base_url} ({error})")
+                self._lost(place)
+        return ", ".join(lost)
 
     async def _post(self, server: HTTPEnvClient, change: Mapping[str, Any]) -> dict[str, Any]:
         try:
             answer: dict[str, Any] = await server.post("/config", json=dict(change))
         except ServerError as error:
+            await server.close()  # the next request needs a new connection after some errors
             raise update_error(error, str(change.get("version", ""))) from error
         return answer
 
     async def close(self) -> None:
-        """Close the connections."""
-        for server in self._servers:
-            await server.close()
+        """Close the connections, once the updates that have begun are completed."""
+        try:
+            await asyncio.gather(*self._updates, return_exceptions=True)
+        finally:
+            for server in self._servers:
+                await server.close()

@@ -99,6 +99,7 @@ class RemoteBackend(PoolBackend):
         """Connect to every server."""
         self._config = SharedConfig(
             self._urls,
+            lost=lambda place: self._servers[place].drop(),
             token=self._options["token"],
             timeout_s=self._options["connect_timeout_s"],
         )
@@ -201,11 +202,12 @@ class RemoteBackend(PoolBackend):
 
     async def close(self) -> None:
         """End every session."""
-        servers, self._servers = self._servers, []
-        config, self._config = self._config, None
-        await asyncio.gather(*(each.close() for each in servers), return_exceptions=True)
-        if config is not None:
-            await config.close()
+        try:
+            if self._config is not None:
+                await self._config.close()
+        finally:
+            servers, self._servers, self._config = self._servers, [], None
+            await asyncio.gather(*(each.close() for each in servers), return_exceptions=True)
 
 
 class _Sessions(ABC):
@@ -231,6 +233,9 @@ class _Sessions(ABC):
 
     def try_to_connect(self) -> None:  # noqa: B027
         """Try once to connect, soon, if there is no connection."""
+
+    def drop(self) -> None:  # noqa: B027
+        """Close the connection; the next one joins the configuration of the others first."""
 
     def leave(self, slot: int) -> None:  # noqa: B027
         """Close the session of a slot that moves to another server."""
@@ -407,6 +412,12 @@ class _Batched(_Sessions):
                 self._again(call)
             else:
                 call.finish(None, error)
+
+    def drop(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
+            url = self._connector.url
+            self._lost(ConnectionLostError(f"{url} may have another configuration of the reward"))
 
     def leave(self, slot: int) -> None:
         self._broken.discard(slot)
