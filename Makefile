@@ -54,9 +54,9 @@ edges: setup  ## Run the tests of the command line and of real servers, trackers
 sandbox: setup  ## Attack the sandbox, as this user and, if this is root, as an ordinary one.
 	$(PYTEST) $(SANDBOX)
 
-# 1 takes minutes; CI runs a tenth of it.
+# 1 takes minutes; CI runs a twentieth of it.
 SIZE ?= 1
-faults: setup  ## Inject faults into every pool, server, command and logger, with six counts (SIZE=0.1).
+faults: setup  ## Inject faults into every pool, server, command and logger, with six counts (SIZE=0.05).
 	@$(RUN) python -m faults --size $(SIZE) $(if $(SEED),--seed $(SEED))
 
 docs-test: setup  ## Run every code block of README.md and docs/, and every docstring example.

@@ -19,7 +19,7 @@ from guerdon import EnvPool
 from guerdon.envs import ProcessBackend
 
 WORKERS = 3
-REMOTE_HANG_S = 3.0  # for which an environment on a server hangs, which nobody can end
+REMOTE_HANG_S = 2.0  # for which an environment on a server hangs, which nobody can end
 
 
 class Backend:
