@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from pydantic import model_serializer
 
 from guerdon import Observation
 from guerdon.envs.wire import (
@@ -94,6 +95,43 @@ def test_codec_gives_the_class_of_an_observation_its_array(codec):
     assert isinstance(generic, list if isinstance(codec, JsonCodec) else np.ndarray)
 
 
+class Sorted(Screen):
+    other: Annotated[np.ndarray, ArrayField()]
+
+    @model_serializer(mode="wrap")
+    def in_another_order(self, handler):
+        fields = handler(self)
+        return {"other": fields["other"], "again": fields["other"], "frame": fields["frame"]}
+
+
+@pytest.mark.parametrize("codec", BOTH, ids=names)
+def test_codec_keeps_the_arrays_of_fields_whose_order_a_serializer_changes(codec):
+    model = Sorted(frame=[1], other=[2], metadata={"dropped": np.ones(3)})
+    [[_, _, sent]] = codec.decode(codec.frame([codec.encode(0, "observation", model)]))
+    assert {name: np.asarray(each).tolist() for name, each in sent.items()} == {
+        "frame": [1],
+        "other": [2],
+        "again": [2],
+    }
+
+
+@pytest.mark.parametrize("text", ["guerdon-array-5f1c9a52e0d84b7f", "0" * 40])
+def test_msgpack_codec_carries_any_text_beside_an_array(text):
+    codec = MsgpackCodec()
+    screen = Screen(frame=[1], beside=[text, f"\u00be{text}"])
+    [[_, _, sent]] = codec.decode(codec.frame([codec.encode(0, "observation", screen)]))
+    assert (sent["frame"].tolist(), sent["beside"]) == ([1], screen.beside)
+
+
+@pytest.mark.parametrize("codec", BOTH, ids=names)
+@pytest.mark.parametrize("scalar", [np.bool_(True), np.float32(0.5), np.int64(3)], ids=repr)
+def test_codec_carries_scalars_of_numpy_as_numbers(codec, scalar):
+    screen = Screen(frame=[1], metadata={"score": scalar})
+    [[_, _, sent]] = codec.decode(codec.frame([codec.encode(0, "observation", screen)]))
+    score = sent["metadata"]["score"]
+    assert (type(score), score) == (type(scalar.item()), scalar.item())
+
+
 @pytest.mark.parametrize("codec", BOTH, ids=names)
 @pytest.mark.parametrize(
     "data",
@@ -104,9 +142,10 @@ def test_codec_gives_the_class_of_an_observation_its_array(codec):
         {"x": object()},
         {"x": np.array([None])},
         {"x": np.array(["text"])},
+        {"x": np.longdouble(1)},
         {"x": "\ud800"},
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_codec_refuses_what_json_cant_represent(codec, data):
     with pytest.raises(UNSENDABLE):
@@ -118,8 +157,9 @@ def test_msgpack_codec_refuses_nan_beside_an_array_and_not_in_it():
     array = np.array([np.nan, np.inf])
     [[_, _, sent]] = codec.decode(codec.frame([codec.encode(0, "x", {"a": array})]))
     assert np.array_equal(sent["a"], array, equal_nan=True)
-    with pytest.raises(NotFiniteError, match="nan"):
-        codec.encode(0, "x", {"a": array, "b": [float("nan")]})
+    for number in (float("nan"), np.float32("nan")):
+        with pytest.raises(NotFiniteError, match=r"nan at b\[0\]"):
+            codec.encode(0, "x", {"a": array, "b": [number]})
 
 
 def test_model_json_refuses_nan_in_an_array():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -41,9 +42,10 @@ ARRAY = 1
 ARRAY_TYPES = ["|b1", "|i1", "|u1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<i8", "<u8", "<f8"]
 # Where a float of MessagePack may begin that is NaN or infinite.
 _MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
-# Stands for an array while pydantic makes plain data; no text of an environment contains it.
-_TOKEN = "guerdon-array-5f1c9a52e0d84b7f"
-_TOKEN_STR = bytes([0xA0 | len(_TOKEN)]) + _TOKEN.encode()  # as MessagePack
+# Stands, with the index of an array, for that array while pydantic makes plain data. It is secret:
+# no text of an agent contains it.
+_TOKEN = secrets.token_hex(16)
+_TOKEN_STR = re.compile(rb"\xd9\x28" + _TOKEN.encode() + rb"([0-9a-f]{8})")  # as MessagePack
 # The most types and shapes of arrays that are remembered.
 MAX_HEADS = 256
 _QUOTE = "'"
@@ -88,8 +90,7 @@ def array_as_list(value: Any) -> Any:
     Raises:
         ValueError: It contains NaN or infinity, or is not an array of numbers.
     """
-    if not _is_array(value):
-        raise ValueError(f"unable to serialize {type(value).__name__}")
+    _wire_type(value)
     if value.dtype.kind == "f" and value.size and not math.isfinite(value.sum()):
         check_finite(value.tolist())
     return value.tolist()
@@ -104,8 +105,24 @@ class _Lists:
 _LISTS = _Lists()
 
 
-def _is_array(value: Any) -> bool:
-    return getattr(getattr(value, "dtype", None), "kind", "") in KINDS and hasattr(value, "ndim")
+def _wire_type(value: Any) -> Any:
+    """Return the type that an array has on the wire.
+
+    Raises:
+        ValueError: It is not an array, or has none.
+    """
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    found = _little_endian(value.dtype) if kind in KINDS and hasattr(value, "ndim") else None
+    if found is None:
+        raise ValueError(f"unable to serialize {type(value).__name__}")
+    return found
+
+
+@cache
+def _little_endian(dtype: Any) -> Any:
+    """Return a type of arrays in little-endian order; None if it has no name on the wire."""
+    kind = dtype.newbyteorder("<")
+    return kind if kind.str in ARRAY_TYPES else None
 
 
 def check_finite(value: Any) -> None:
@@ -220,9 +237,10 @@ class MsgpackCodec:
 
     def _with_arrays(self, encoded: bytes, arrays: list[Any]) -> bytes:
         """Return an encoded call with its arrays in place of their tokens."""
-        first, *rest = encoded.split(_TOKEN_STR)
+        first, *rest = _TOKEN_STR.split(encoded)
         pieces: list[Any] = [first]
-        for array, part in zip(arrays, rest, strict=True):
+        for index, part in zip(rest[::2], rest[1::2], strict=True):
+            array = arrays[int(index, 16)]
             pieces += (self._array_head(array.dtype, array.shape), array.data, part)
         return b"".join(pieces)
 
@@ -288,22 +306,15 @@ class _Arrays:
     def __init__(self) -> None:
         self.found: list[Any] = []
 
-    def keep_array(self, value: Any) -> str:
-        """Return a token for an array."""
+    def keep_array(self, value: Any) -> Any:
+        """Return a token for an array, and a number for a scalar of numpy."""
         import numpy as np
 
-        kind = _wire_type(value.dtype) if _is_array(value) else None
-        if kind is None:
-            raise ValueError(f"unable to serialize {type(value).__name__}")
+        kind = _wire_type(value)
+        if isinstance(value, np.generic):
+            return value.item()
         self.found.append(np.asarray(value, kind, order="C"))
-        return _TOKEN
-
-
-@cache
-def _wire_type(dtype: Any) -> Any:
-    """Return the type that an array of a type has on the wire; None if it has none."""
-    kind = dtype.newbyteorder("<")
-    return kind if kind.str in ARRAY_TYPES else None
+        return f"{_TOKEN}{len(self.found) - 1:08x}"
 
 
 Codec: TypeAlias = JsonCodec | MsgpackCodec
