@@ -303,7 +303,10 @@ def test_batch_connection_sessions_above_the_limit_are_refused_each(serve, batch
     assert client.asked((0, "step", {"text": "go"}), (1, "step", {"text": "go"}))
 
 
-def test_batch_connection_has_a_limit_on_sessions_that_wait_for_a_place(serve, batches, hold):
+@pytest.fixture
+def slow_to_close(hold):
+    """A class of environments that are closed when the test ends."""
+
     class SlowToClose(Echo):
         was_reset = False
 
@@ -314,7 +317,20 @@ def test_batch_connection_has_a_limit_on_sessions_that_wait_for_a_place(serve, b
         def close(self):
             assert not self.was_reset or hold.wait(SOON)
 
-    client = batches(serve(SlowToClose, max_sessions=2))
+    return SlowToClose
+
+
+def test_batch_connection_a_session_that_closes_delays_no_other_one(serve, batches, slow_to_close):
+    client = batches(serve(slow_to_close, max_sessions=2))
+    client.asked((1, "reset"))
+    client.call((1, "close"))
+    assert client.asked((2, "reset"))[2][0] == "observation"
+
+
+def test_batch_connection_has_a_limit_on_sessions_that_wait_for_a_place(
+    serve, batches, hold, slow_to_close
+):
+    client = batches(serve(slow_to_close, max_sessions=2))
     client.asked((1, "reset"), (2, "reset"))
     client.call((1, "close"), (2, "close"))
     client.call((3, "reset"), (4, "reset"), (5, "reset"))  # which wait for the two that close

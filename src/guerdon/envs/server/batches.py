@@ -296,8 +296,8 @@ class BatchConnection:
             SessionEnd: All sessions are taken, or the environment can't be made.
         """
         manager = self._manager
-        if self._closing:  # a session that was closed just before still has its place
-            await asyncio.wait(set(self._closing))
+        while self._closing and manager.is_full:  # sessions that were closed have their places yet
+            await asyncio.wait(self._closing, return_when=asyncio.FIRST_COMPLETED)
         try:
             manager.check_capacity()
         except ProtocolError as error:

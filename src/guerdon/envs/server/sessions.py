@@ -363,6 +363,11 @@ class SessionManager:
 
     # Capacity -----------------------------------------------------------------------------------
 
+    @property
+    def is_full(self) -> bool:
+        """Whether all sessions are taken."""
+        return len(self.sessions) + self.calls >= self.limits.max_sessions
+
     def check_capacity(self) -> None:
         """Check that one more session may begin.
 
@@ -372,7 +377,7 @@ class SessionManager:
         active, limit = len(self.sessions) + self.calls, self.limits.max_sessions
         if self.draining:
             message, reason = "the server is shutting down", "draining"
-        elif active >= limit:
+        elif self.is_full:
             message, reason = f"all {limit} sessions are taken; try again later", "capacity"
         else:
             return
