@@ -574,6 +574,32 @@ def test_env_runner_an_environment_that_was_abandoned_is_not_kept_alive():
     assert [each() for each in alive] == [None]
 
 
+def test_env_runner_keeps_no_observation_of_a_call_that_has_ended():
+    class Large(Observation):
+        pass
+
+    class Plain(World):
+        def reset(self, seed=None, **kwargs):
+            return Large()
+
+        def step(self, action, timeout_s=None, **kwargs):
+            return Large()
+
+    async def is_collected(observation):
+        async with asyncio.timeout(SOON):
+            while observation() is not None:  # the thread may be just about to drop it
+                await asyncio.sleep(0.01)
+                gc.collect()
+
+    async def play(runner):
+        await is_collected(weakref.ref(await runner.reset()))
+        stepped = asyncio.get_running_loop().create_future()
+        runner.start_step(Move(), lambda call: stepped.set_result(weakref.ref(call.result)))
+        await is_collected(await stepped)
+
+    hosting(play, Plain)
+
+
 def test_env_runner_does_not_count_the_time_of_a_blocked_event_loop(hanging, monkeypatch):
     monkeypatch.setattr("guerdon.envs.runner.BLOCKED_S", 0.1)
     kind = hanging("step")

@@ -14,12 +14,11 @@ from tests.envs.worlds import SOON
 
 
 def call_of(function, finish):
-    """A call; `finish` is called with it once its result was delivered."""
+    """A call; `finish` is called with it and its result once that was delivered."""
     call = EnvCall(function, "the call", asyncio.get_running_loop().create_future())
 
     def delivered(waiting):
-        waiting.exception()
-        finish(call)
+        finish(call, None if waiting.exception() else waiting.result())
 
     call.waiting.add_done_callback(delivered)
     return call
@@ -42,10 +41,12 @@ class Collector:
 
     def __init__(self):
         self.finished = []
+        self.results = []
         self._changed = asyncio.Event()
 
-    def finish(self, job):
+    def finish(self, job, result):
         self.finished.append(job)
+        self.results.append(result)
         self._changed.set()
 
     async def have(self, count):
@@ -83,16 +84,16 @@ def test_env_threads_jobs_run_off_the_loop_and_are_finished_in_it():
             return "given"
 
         class Thread(Collector):
-            def finish(self, job):
+            def finish(self, job, result):
                 places.append(threading.current_thread())
-                super().finish(job)
+                super().finish(job, result)
 
         collector = Thread()
         job = call_of(here, collector.finish)
         submit(threads, [job])
         await collector.have(1)
         threads.close()
-        assert (job.result, job.error, job.has_ended) == ("given", None, True)
+        assert (collector.results, job.error, job.has_ended) == (["given"], None, True)
         assert places[0] is not threading.current_thread()
         assert places[1] is threading.current_thread()
 
@@ -114,7 +115,7 @@ def test_env_threads_survive_any_exception_of_a_job(error):
         await collector.have(2)
         threads.close()
         assert collector.finished[0].error is error
-        assert collector.finished[1].result == "next"
+        assert collector.results[1] == "next"
         assert threads.threads == 1
 
     played(main)
@@ -185,7 +186,7 @@ def test_env_threads_a_thread_that_hangs_is_replaced_and_what_it_returns_is_drop
         assert threads.stuck == 1
         submit(threads, [call_of(lambda: "next", collector.finish)])
         await collector.have(1)
-        assert collector.finished[0].result == "next"
+        assert collector.results[0] == "next"
         assert not cleaned.is_set()  # its code hasn't come back
         go.set()
         await heard(cleaned)
@@ -462,7 +463,8 @@ def test_env_threads_every_job_finishes_once_or_is_cleaned_up_once(kinds, size):
             if kinds[place] == "raises":
                 assert job.error.args == (place,)
             else:
-                assert (job.result, job.error) == (place, None)
+                result = collector.results[collector.finished.index(job)]
+                assert (result, job.error) == (place, None)
 
     played(main)
 

@@ -383,7 +383,7 @@ class EnvCall:
         limit_s: Seconds that the call may take from its start, if it is watched.
         added_s: Seconds that it may take in addition.
         makes: Whether the result is an adapter, which is closed if the call is abandoned.
-        result: What the function returned.
+        result: What the function returned; None once it was handed over.
         error: What it raised.
         submitted_at: When it was submitted, on the monotonic clock.
         started_at: When it started; 0.0 before that.
@@ -457,6 +457,9 @@ class EnvCall:
                 self.waiting.set_result(self.result)
             else:
                 self.waiting.set_exception(self.failure(self.error))
+        else:
+            return
+        self.result = self.waiting = None  # an idle environment keeps no observation in memory
 
     def failure(self, error: BaseException) -> Exception:
         """Return what the call raised, as an exception that ends no event loop."""
