@@ -175,5 +175,5 @@ def test_read_tau_bench_accepts_lone_surrogates():
 def test_read_batches_knows_its_formats():
     readers = {"jsonl": read_lines, "tau-bench": read_tau_bench, "parquet": read_parquet}
     assert readers == FORMATS
-    with pytest.raises(InvalidArgumentError, match="must be 'jsonl' or 'tau-bench', got 'csv'"):
+    with pytest.raises(InvalidArgumentError, match="or 'parquet', got 'csv'"):
         read_batches(io.BytesIO(), "-", format="csv", together=False)
