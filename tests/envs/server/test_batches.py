@@ -292,6 +292,15 @@ def test_batch_connection_a_stopping_server_lets_running_steps_end(serve, batche
     assert client.socket.close_code == 1001
 
 
+def test_batch_connection_without_sessions_is_closed_by_a_stopping_server(serve, batches):
+    served = serve()
+    client = batches(served)
+    served.stop()
+    with pytest.raises(ConnectionClosed):
+        client.frame()
+    assert client.socket.close_code == 1012
+
+
 # Bounds
 
 
