@@ -45,7 +45,8 @@ _MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-
 # Stands, with the index of an array, for that array while pydantic makes plain data. It is secret:
 # no text of an agent contains it.
 _TOKEN = secrets.token_hex(16)
-_TOKEN_STR = re.compile(rb"\xd9\x28" + _TOKEN.encode() + rb"([0-9a-f]{8})")  # as MessagePack
+_DIGITS = 8  # of the index
+_TOKEN_STR = b"\xd9" + bytes([len(_TOKEN) + _DIGITS]) + _TOKEN.encode()  # as MessagePack
 # The most types and shapes of arrays that are remembered.
 MAX_HEADS = 256
 _QUOTE = "'"
@@ -237,11 +238,11 @@ class MsgpackCodec:
 
     def _with_arrays(self, encoded: bytes, arrays: list[Any]) -> bytes:
         """Return an encoded call with its arrays in place of their tokens."""
-        first, *rest = _TOKEN_STR.split(encoded)
+        first, *rest = encoded.split(_TOKEN_STR)
         pieces: list[Any] = [first]
-        for index, part in zip(rest[::2], rest[1::2], strict=True):
-            array = arrays[int(index, 16)]
-            pieces += (self._array_head(array.dtype, array.shape), array.data, part)
+        for part in rest:
+            array = arrays[int(part[:_DIGITS])]
+            pieces += (self._array_head(array.dtype, array.shape), array.data, part[_DIGITS:])
         return b"".join(pieces)
 
     def _array_head(self, dtype: Any, shape: tuple[int, ...]) -> bytes:
@@ -313,8 +314,9 @@ class _Arrays:
         kind = _wire_type(value)
         if isinstance(value, np.generic):
             return value.item()
+        index = str(len(self.found)).zfill(_DIGITS)
         self.found.append(np.asarray(value, kind, order="C"))
-        return f"{_TOKEN}{len(self.found) - 1:08x}"
+        return _TOKEN + index
 
 
 Codec: TypeAlias = JsonCodec | MsgpackCodec
