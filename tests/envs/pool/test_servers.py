@@ -10,6 +10,7 @@ import pytest
 from guerdon import EnvPool, HTTPEnvClient, Rubric, RubricComposer, create_app
 from guerdon.envs import RemoteBackend
 from guerdon.errors import (
+    ClientTimeoutError,
     ConfigConflictError,
     ConnectionLostError,
     InvalidArgumentError,
@@ -297,6 +298,21 @@ def test_env_pool_update_config_is_reverted_later_if_a_server_cant_be_reached(se
             await pool.update_config({"weights": {"b": 4.0}})
             assert await rewards(pool) == [3.0] * 4
             assert len({str(each) for each in await weights(*servers)}) == 1
+
+    run(main())
+
+
+def test_env_pool_update_config_sends_the_progress_again_to_a_server_that_lacks_it(serve):
+    async def main():
+        one, two = serve(), serve()
+        async with opened(one, two) as pool:
+            delay_answers(two, before_s=10 * SOON)
+            with pytest.raises(ClientTimeoutError, match=two.url):
+                await pool.update_config({"training_step": 40})
+            await pool.update_config(CHANGE)
+        for each in (one, two):
+            async with HTTPEnvClient(each.url) as client:
+                assert (await client.get_config())["progress"]["training_step"] == 40
 
     run(main())
 

@@ -142,7 +142,8 @@ class SharedConfig:
             RewardConfigError: The change is invalid, or a server failed. It was reverted, or will
                 be before the next episode of the servers that the error names.
             ConfigConflictError: A server has another version; nothing was changed.
-            ClientError: A server can't be reached; nothing was changed.
+            ClientError: A server can't be reached; nothing was changed. The progress of training is
+                sent to it again when it joins.
         """
         updating = asyncio.ensure_future(self._update(versioned(change, version)))
         self._updates.add(updating)
@@ -158,10 +159,15 @@ class SharedConfig:
                 await self._accept(based_on)
             configs = [await self._join(server) for server in self._servers]
             if is_report(sent):
-                answers = [await self._post(server, sent) for server in self._servers]
-                self._report.update(sent)
-                return answers[0]
+                return await self._send_report(sent)
             return await self._change(sent, configs)
+
+    async def _send_report(self, sent: dict[str, Any]) -> dict[str, Any]:
+        answer = await self._post(self._servers[0], sent)
+        self._report.update(sent)  # a server that can't be reached now gets it when it joins
+        for server in self._servers[1:]:
+            await self._post(server, sent)
+        return answer
 
     async def _accept(self, version: str) -> None:
         """Take a version as the present one, if all servers have it."""
@@ -194,7 +200,7 @@ class SharedConfig:
                     text = f"nothing was changed: {text}"
                 raise RewardConfigError(text, problems=[text]) from error
             answers.append(answer)
-        if self._states[-1].versions == self._states[-2].versions:  # it changed nothing
+        if self._states[-1].versions <= self._states[-2].versions:  # it changed nothing
             self._drop_last()
         return answers[0]
 

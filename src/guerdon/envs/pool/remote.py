@@ -99,7 +99,7 @@ class RemoteBackend(PoolBackend):
         """Connect to every server."""
         self._config = SharedConfig(
             self._urls,
-            lost=lambda place: self._servers[place].drop(),
+            lost=self._drop,
             token=self._options["token"],
             timeout_s=self._options["connect_timeout_s"],
         )
@@ -149,6 +149,10 @@ class RemoteBackend(PoolBackend):
         """Bring a server that was connected to the configuration of the others."""
         if self._config is not None and (self._config.is_known or len(self._urls) > 1):
             await self._config.join(place)
+
+    def _drop(self, place: int) -> None:
+        for server in self._servers[place : place + 1]:  # none if the pool is being closed
+            server.drop()
 
     def _roomiest(self, servers: Sequence[_Sessions]) -> _Sessions:
         """Return the server that lacks the most slots of its share."""
@@ -202,12 +206,11 @@ class RemoteBackend(PoolBackend):
 
     async def close(self) -> None:
         """End every session."""
-        try:
-            if self._config is not None:
-                await self._config.close()
-        finally:
-            servers, self._servers, self._config = self._servers, [], None
-            await asyncio.gather(*(each.close() for each in servers), return_exceptions=True)
+        servers, self._servers = self._servers, []
+        config, self._config = self._config, None
+        await asyncio.gather(*(each.close() for each in servers), return_exceptions=True)
+        if config is not None:
+            await config.close()
 
 
 class _Sessions(ABC):
