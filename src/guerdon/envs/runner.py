@@ -463,7 +463,7 @@ class EnvCall:
 
     def failure(self, error: BaseException) -> Exception:
         """Return what the call raised, as an exception that ends no event loop."""
-        return _failure_of(self.what, error)
+        return failure_of(self.what, error)
 
     def end_if_late(self, now: float, blocked_s: float) -> None:
         """End the waiting if the call's time is over; the arguments are those of `late`."""
@@ -532,6 +532,11 @@ class EnvThreads:
     def stuck(self) -> int:
         """How many threads hang in abandoned calls."""
         return len(self._hanging)
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether an async call runs."""
+        return bool(self._tasks)
 
     def start(self, call: EnvCall, *, is_async: bool = False) -> None:
         """Start a call, in a thread or as a task."""
@@ -797,7 +802,7 @@ class _EnvCoroutine(Coroutine[Any, Any, Any]):
         return getattr(self._coroutine, name)
 
 
-def _failure_of(what: str, error: BaseException) -> Exception:
+def failure_of(what: str, error: BaseException) -> Exception:
     """Return what a call raised, as an exception that ends no event loop."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
@@ -1002,7 +1007,7 @@ class EnvRunner:
             return adapter.step(action)
         except BaseException as error:
             self.step_failed(error)
-            raise _failure_of("step", error) from None
+            raise failure_of("step", error) from None
 
     def late(self, now: float, blocked_s: float) -> EnvTimeoutError | None:
         """Return the error of the step that was started if its time is over; see `EnvCall.late`."""

@@ -69,6 +69,7 @@ DEEDS = {
     "start a process": lambda: subprocess.Popen(["sleep", str(SOON)]),
     "start a thread": lambda: threading.Thread(target=time.sleep, args=[SOON]).start(),
     "fork": lambda: os.fork() or time.sleep(SOON),
+    "asyncio.run": lambda: asyncio.run(asyncio.sleep(0)),
 }
 
 
@@ -266,6 +267,27 @@ def test_process_backend_async_environments_of_one_worker_wait_concurrently():
     play(main)
 
 
+class HalfAsync(Risky):
+    async def reset_async(self, seed=None, episode_id=None, **kwargs):
+        if "do" in kwargs:
+            await asyncio.sleep(SOON)
+        return Seen(metadata={"process": os.getpid()})
+
+
+def test_process_backend_an_async_reset_that_hangs_ends_while_other_slots_are_stepped():
+    async def main():
+        backend = ProcessBackend(HalfAsync, 2, workers=1)
+        async with EnvPool(backend=backend, n=2, timeout_s=1.0) as pool:
+            await pool.reset_batch()
+            hanging = asyncio.ensure_future(pool.reset_batch(slots=[0], do="hang"))
+            while not hanging.done():
+                await pool.step_batch([None, {}])
+                await asyncio.sleep(0)
+            assert errors(await hanging) == ["EnvTimeoutError: the reset took longer than 1 s"]
+
+    play(main)
+
+
 def test_process_backend_as_completed_does_not_wait_for_the_slowest():
     async def main():
         async with new_pool(2) as pool:
@@ -426,8 +448,25 @@ def test_process_backend_without_cloudpickle_names_the_extra(monkeypatch):
     play(main)
 
 
+def test_process_backend_sync_environments_may_call_asyncio_run():
+    async def main():
+        async with new_pool(2) as pool:
+            assert errors(await pool.reset_batch(do="asyncio.run")) == [None, None]
+            assert errors(await pool.step_batch(do("asyncio.run", ""))) == [None, None]
+
+    play(main)
+
+
 def broken():
+    asyncio.run(asyncio.sleep(0))
     raise AssertionError
+
+
+class Exiting:
+    def __call__(self): ...
+
+    def __reduce__(self):
+        return sys.exit, (3,)
 
 
 class Unloadable:
@@ -441,6 +480,9 @@ def test_process_backend_a_factory_that_cannot_be_loaded_is_an_error_of_open():
     async def main():
         with pytest.raises(AssertionError):
             async with new_pool(2, env=Unloadable()):
+                pass
+        with pytest.raises(EnvError, match=r"loading the environment called sys.exit\(3\)"):
+            async with new_pool(2, env=Exiting()):
                 pass
         with pytest.raises(LoadError):
             ProcessBackend("no-such-environment", 2)

@@ -166,6 +166,8 @@ def test_processes_one_configuration_scores_the_sessions_of_all(serve):
     alone = clients[1].ask({"type": "config", "data": {"weights": {"half": 0.0}}})
     assert alone["data"]["status"] == "ok"
     assert rewards() == [3.0, 1.0, 3.0, 3.0]
+    stepped = served.http.post("/step", json={"action": {"value": 1.0}}).json()
+    assert stepped["reward"] == 3.0  # without a reset
 
 
 def test_processes_must_be_at_least_1():

@@ -250,7 +250,7 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
             if kind == READY:
                 self._ready.set_result(None)
             else:
-                error = self._codec.unpack_error(*pickle.loads(content))
+                error = self._codec.unpack_error(*self._codec.decode(content))
                 self._ready.set_exception(error)
 
     def _results(self, changes: int, end: int) -> Iterator[Result]:
@@ -423,14 +423,12 @@ class _Process:
                 self._call(*pickle.loads(content))
 
     def _load(self, program: bytes) -> None:
-        try:
-            factory, options = self._codec.decode(program)
-            self._worker = EnvWorker(factory, self._emit, beginning=self._begin, **options)
-        except BaseException as error:  # of the author's modules, sys.exit too
-            self._send(FAILED, pickle.dumps(self._codec.pack_error(error)))
-            self._closed.set_result(None)
-        else:
+        self._worker, failed = EnvWorker.load(self._codec, program, self._emit, self._begin)
+        if failed is None:
             self._send(READY)
+        else:
+            self._send(FAILED, failed)
+            self._closed.set_result(None)
 
     def _use_half(self, changes: int) -> None:
         self._changes, self._start = changes, _start_of_half(changes)

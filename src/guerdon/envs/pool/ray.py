@@ -134,7 +134,7 @@ class RayLink(WorkerLink):
         except self._ray.exceptions.RayError as error:
             raise WorkerError(f"an actor didn't start: {_first_line(error)}") from None
         if failed is not None:
-            raise self._codec.unpack_error(*failed)
+            raise self._codec.unpack_error(*self._codec.decode(failed))
         self._reading = asyncio.ensure_future(self._read())
 
     async def _read(self) -> None:
@@ -211,7 +211,7 @@ class EnvActor:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="guerdon-envs", daemon=True).start()
 
-    async def load(self, program: bytes) -> tuple[Any, ...] | None:
+    async def load(self, program: bytes) -> bytes | None:
         """Load the factory; return what that raised."""
         self._rays_loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -220,13 +220,9 @@ class EnvActor:
     def _in_thread(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
-    async def _load(self, program: bytes) -> tuple[Any, ...] | None:
-        try:
-            factory, options = self._codec.decode(program)
-            self._worker = EnvWorker(factory, self._emit, beginning=self._begin, **options)
-        except BaseException as error:  # of the author's modules, sys.exit too
-            return self._codec.pack_error(error)
-        return None
+    async def _load(self, program: bytes) -> bytes | None:
+        self._worker, failed = EnvWorker.load(self._codec, program, self._emit, self._begin)
+        return failed
 
     async def start(self, slots: list[int], content: bytes) -> None:
         """Start calls of different slots."""

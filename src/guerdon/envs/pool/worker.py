@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from asyncio import events, tasks
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
@@ -11,7 +13,7 @@ from guerdon.config.runtime import ReceivedConfiguration
 from guerdon.envs.configured import PipelineFactory
 from guerdon.envs.pool.backend import LONG_S, start_task
 from guerdon.envs.pool.codec import Call, Codec
-from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
+from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads, failure_of
 from guerdon.errors import EnvError
 from guerdon.rubrics.failure import describe_failure
 
@@ -27,6 +29,22 @@ class Emit(Protocol):
         """Receive a result, or what was raised instead."""
 
 
+@contextmanager
+def outside_loop() -> Iterator[None]:
+    """Hide the running event loop from an author's sync code, which may call `asyncio.run`."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    if task is not None:
+        tasks._leave_task(loop, task)
+    events._set_running_loop(None)
+    try:
+        yield
+    finally:
+        events._set_running_loop(loop)
+        if task is not None:
+            tasks._enter_task(loop, task)
+
+
 class InlineThreads(EnvThreads):
     """Runs sync calls at once, in the thread of the event loop."""
 
@@ -38,7 +56,8 @@ class InlineThreads(EnvThreads):
         if is_async:
             super().start(call, is_async=True)
             return
-        call.run()
+        with outside_loop():
+            call.run()
         self.deliver(call)
 
 
@@ -85,6 +104,19 @@ class EnvWorker:
         self._playing: dict[int, asyncio.Task[Any]] = {}  # the latest call of each slot
         self._stepping: dict[int, EnvRunner] = {}  # slots with a step in a thread
 
+    @classmethod
+    def load(
+        cls, codec: Codec, program: bytes, emit: Emit, beginning: Callable[[int | None], None]
+    ) -> tuple[EnvWorker | None, bytes | None]:
+        """Return the worker of an encoded factory and options, or the encoded error."""
+        try:
+            with outside_loop():
+                factory, options = codec.decode(program)
+            return cls(factory, emit, beginning=beginning, **options), None
+        except BaseException as error:  # of the author's modules, sys.exit too
+            failure = failure_of("loading the environment", error)
+            return None, codec.encode(codec.pack_error(failure))
+
     def start(self, calls: Sequence[Call]) -> None:
         """Start calls of different slots, one after the other."""
         for slot, method, arguments in calls:
@@ -110,9 +142,9 @@ class EnvWorker:
         else:
             self.start(calls)
 
-    def _is_inline(self, runner: EnvRunner) -> bool:
-        adapter = runner.adapter
-        return self._threads.size == 1 and (adapter is None or not adapter.step_is_async)
+    def _is_inline(self, runner: EnvRunner, method: str) -> bool:
+        is_async = getattr(runner.adapter, f"{method}_is_async", False)
+        return self._threads.size == 1 and not is_async
 
     def _new_runner(self, slot: int) -> EnvRunner:
         return EnvRunner(
@@ -127,15 +159,19 @@ class EnvWorker:
     def _steps(self, slot: int, runner: EnvRunner, action: Any) -> bool:
         """Take a step here or start it in a thread; return False if the environment is async."""
         try:
-            if not self._is_inline(runner):
+            if not self._is_inline(runner, "step"):
                 started = runner.start_step(action, partial(self._step_ended, slot, runner))
                 if started:
                     self._beginning(None)
                     self._stepping[slot] = runner
                     self._threads.watch(self._end_late)
                 return started
-            self._beginning(slot)
-            observation = runner.step_here(action)
+            self._begin(slot)
+            events._set_running_loop(None)  # as `outside_loop`, in no task and for less time
+            try:
+                observation = runner.step_here(action)
+            finally:
+                events._set_running_loop(self._threads.loop)
         except Exception as error:
             self._end(slot, None, error)
         else:
@@ -165,6 +201,10 @@ class EnvWorker:
         if runner is not None:
             runner.abandon()
 
+    def _begin(self, slot: int | None) -> None:
+        """Report which call begins; None while async ones run, which don't wait for each other."""
+        self._beginning(None if self._threads.has_tasks else slot)
+
     async def _play(
         self,
         slot: int,
@@ -173,7 +213,7 @@ class EnvWorker:
         arguments: tuple[Any, ...],
         before: asyncio.Task[Any] | None,
     ) -> None:
-        self._beginning(slot if self._is_inline(runner) else None)
+        self._begin(slot if self._is_inline(runner, method) else None)
         if method == "close":
             del self._runners[slot], self._playing[slot]
             self._abandon_step(slot)  # its caller has left
@@ -185,7 +225,8 @@ class EnvWorker:
             received.configuration, received.means = arguments[-1], None
         try:
             if method == "configure":
-                value = await runner.call(_configure, "configuring the environment")
+                configure = partial(_configure, self._received[slot])
+                value = await runner.call(configure, "configuring the environment")
             else:
                 given = arguments[:-1] if method == "reset" else arguments
                 value = await getattr(runner, method)(*given)
@@ -215,5 +256,6 @@ class EnvWorker:
             self._factory.close()
 
 
-def _configure(adapter: Any) -> None:
+def _configure(received: ReceivedConfiguration, adapter: Any) -> None:
+    adapter.environment._runtime = received
     adapter.environment._apply_configuration()
