@@ -5,7 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from faults.__main__ import SUBJECTS
+from faults.__main__ import BY_DEFAULT
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "SECURITY.md").read_text()
@@ -34,7 +34,7 @@ def test_security_names_only_tests_that_exist():
 
 def test_security_names_only_rows_of_make_faults_that_exist():
     rows = {row for found in re.findall(FAULTS, TEXT) for row in found.split(", ")}
-    assert rows == set(SUBJECTS)
+    assert rows == set(BY_DEFAULT)
 
 
 def test_security_has_a_test_for_each_promise():
