@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pytest
@@ -433,6 +433,77 @@ def test_process_backend_environments_of_a_file_are_found_by_its_path(tmp_path):
             kind = type(first[0])
             stepped = await pool.step_batch([{"text": "a"}, {"text": "b"}])
             assert stepped == [kind(text="aaa"), kind(text="bbb")]
+
+    play(main)
+
+
+class Pair(Action):
+    left: Any = None
+
+
+class Once(Seen):
+    """A class that only one observation has."""
+
+
+class PairWorld(World):
+    """Observations whose metadata can't be read, though their class is new."""
+
+    action_type = Pair
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        return Once(metadata={"warning": Stubborn(3, "sea")} if seed == 0 else {})
+
+    def step(self, action, timeout_s=None, **kwargs):
+        return Once(frame=action.left)
+
+
+def test_process_backend_a_class_of_a_message_that_cannot_be_read_is_known_afterwards():
+    async def main():
+        async with new_pool(2, 1, PairWorld) as pool:
+            bad, _ = errors(await pool.reset_batch(seeds=[0, 1]))
+            assert "the result of the worker can't be read" in bad
+            assert await pool.reset_batch(seeds=1) == [Once(), Once()]
+            stepped = await pool.step_batch([Pair(left=Stubborn(3, "sea")), Pair(left=2)])
+            assert "the arguments can't be read in the worker" in errors(stepped)[0]
+            assert stepped[1] == Once(frame=2)
+            await pool.reset_batch(seeds=1)
+            stepped = await pool.step_batch([Pair(left=1), Pair(left=2)])
+            assert stepped == [Once(frame=1), Once(frame=2)]
+
+    play(main)
+
+
+T = TypeVar("T")
+
+
+class Parametrized(Seen, Generic[T]):
+    item: T | None = None
+
+
+class GenericWorld(World):
+    def step(self, action, timeout_s=None, **kwargs):
+        return Parametrized[int](item=3)
+
+
+def test_process_backend_models_of_a_generic_class_keep_their_class():
+    async def main():
+        async with new_pool(1, env=GenericWorld) as pool:
+            await pool.reset_batch()
+            (seen,) = await pool.step_batch([{}])
+            assert type(seen) is Parametrized[int]
+
+    play(main)
+
+
+def test_process_backend_factories_of_exec_are_sent_by_value():
+    source = "from tests.envs.worlds import World\nclass Made(World): ...\nmake = lambda: Made()"
+    variables = {}
+    exec(source, variables)
+
+    async def main():
+        for env in (variables["Made"], variables["make"]):
+            async with new_pool(1, env=env) as pool:
+                assert errors(await pool.reset_batch()) == [None]
 
     play(main)
 

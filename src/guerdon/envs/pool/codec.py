@@ -41,6 +41,10 @@ Call = tuple[int, str, tuple[Any, ...]]
 Result = tuple[int, Any, "BaseException | None", Any]
 
 
+class UnreadableError(EnvError):
+    """The arguments of several calls can't be read together: some may be readable alone."""
+
+
 class Codec:
     """Pickles the messages of one connection.
 
@@ -62,7 +66,8 @@ class Codec:
         self.name = name
         self._peer = peer
         self._sent: dict[Any, int] = {}
-        self._fresh: dict[Any, int] = {}  # of the message that is being written
+        # Classes that the next message introduces: the number, and how the class is loaded.
+        self._fresh: dict[Any, tuple[Any, ...]] = {}
         self._received: dict[int, Any] = {}
         _codecs[name] = self
 
@@ -74,8 +79,16 @@ class Codec:
                 ``cloudpickle`` isn't installed.
             Exception: It can't be pickled.
         """
+        data = self._pickled(value)
+        if self._fresh:
+            data = pickle.dumps(_Introduction(self._peer, list(self._fresh.values()), data))
+            self._sent.update((kind, fresh[0]) for kind, fresh in self._fresh.items())
+            self._fresh.clear()
+        return data
+
+    def _pickled(self, value: Any) -> bytes:
         file = io.BytesIO()
-        self.write(self.pickler(file), value)
+        self.pickler(file).dump(value)
         return file.getvalue()
 
     def decode(self, data: Any) -> Any:
@@ -89,26 +102,26 @@ class Codec:
         return made
 
     def write(self, pickler: pickle.Pickler, value: Any) -> None:
-        """Pickle a value into the pickler's file."""
+        """Pickle a value into the pickler's file.
+
+        Raises:
+            Exception: It can't be pickled, or `encode` has to introduce its classes.
+        """
         pickler.clear_memo()
-        try:
-            pickler.dump(value)
-            if self._fresh:
-                self._sent.update(self._fresh)
-        finally:
-            if self._fresh:
-                self._fresh.clear()
+        pickler.dump(value)
+        if self._fresh:
+            raise pickle.PicklingError("the message introduces classes")
 
     # Models ------------------------------------------------------------------------------------
 
     def pack(self, model: Any) -> Any:
         """Return the contents of a model in place of it; any other value unchanged."""
         kind: Any = type(model)
-        number: Any = self._sent.get(kind)
+        number = self._sent.get(kind)
         if number is None:
-            if not _is_plain_model(kind) or len(self._sent) >= MAX_CLASSES:
+            number = self._number(kind) if _is_plain_model(kind) else None
+            if number is None:
                 return model
-            number = self._number(kind), kind
         return (
             number,
             model.__dict__,
@@ -122,10 +135,7 @@ class Codec:
         if packed.__class__ is not tuple:
             return packed
         number, contents, fields_set, extra, private = packed
-        if number.__class__ is tuple:
-            number, kind = number
-            self._received[number] = kind
-        model = _new(self._received[number])
+        model = _new(self.received(number))
         _set(model, "__dict__", contents)
         _set(model, "__pydantic_fields_set__", fields_set)
         _set(model, "__pydantic_extra__", extra)
@@ -179,7 +189,7 @@ class Codec:
         """Return an exception in the form for `write`; one that can't be pickled as its text."""
         described, trace = describe_failure(error), "".join(traceback.format_exception(error))
         try:
-            return self.encode(error), described, trace
+            return self._pickled(error), described, trace
         except Exception:
             return None, described, trace
 
@@ -204,45 +214,93 @@ class Codec:
         kind: type[EnvError] = type(found[1], (EnvError,), {})
         return kind(found[2] or "")
 
-    # Classes without an import path ------------------------------------------------------------
+    # Classes that are sent once ----------------------------------------------------------------
 
-    def _number(self, kind: Any) -> int:
-        return self._fresh.setdefault(kind, len(self._sent) + len(self._fresh))
+    def _number(self, kind: Any) -> int | None:
+        """Return the number of a class; None of anything else, and if there are too many."""
+        known = self._sent.get(kind)
+        if known is not None:
+            return known
+        if kind not in self._fresh:
+            if not isinstance(kind, type) or len(self._sent) + len(self._fresh) >= MAX_CLASSES:
+                return None
+            loading = self._loading(kind)  # which may number the classes that it refers to
+            self._fresh[kind] = len(self._sent) + len(self._fresh), *loading
+        return int(self._fresh[kind][0])
+
+    def _loading(self, found: Any) -> tuple[Any, Any, str | None]:
+        """Return the arguments of `load` for a class or function."""
+        if _has_import_path(found):
+            return pickle.loads, pickle.dumps(found), None
+        generic = getattr(found, "__pydantic_generic_metadata__", {})
+        if generic.get("origin"):
+            return _parametrized, self._pickled((generic["origin"], generic["args"])), None
+        by_file = _in_file(found)
+        if by_file is not None:
+            return load_object, by_file, None
+        return pickle.loads, *_by_value(found)
 
     def reference(self, found: Any) -> tuple[Any, ...]:
         """Return how a class or function without an import path is pickled."""
-        number = self._sent.get(found)
-        if number is not None:
-            return recall, (self._peer, number)
-        by_file = _in_file(found)
-        if by_file is not None:
-            loading: tuple[Any, Any, str | None] = (load_object, by_file, None)
-        else:
-            loading = (pickle.loads, *_by_value(found))
-        if not isinstance(found, type) or len(self._sent) >= MAX_CLASSES:
-            return learn, (None, 0, *loading)
-        return learn, (self._peer, self._number(found), *loading)
+        number = self._number(found)
+        if number is None:
+            return load, self._loading(found)
+        return recall, (self._peer, number)
 
-    def remember(self, number: int, found: Any = None) -> Any:
-        """Return what the other end has sent by number, or remember it."""
-        return self._received.setdefault(number, found)
+    def introduce(self, number: int, *loading: Any) -> None:
+        """Remember a class of the other end, or why it can't be loaded."""
+        try:
+            self._received[number] = load(*loading)
+        except Exception as error:
+            self._received[number] = error
+
+    def received(self, number: int) -> Any:
+        """Return the class that the other end has introduced by a number."""
+        found = self._received[number]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+class _Introduction:
+    """A message behind the classes that it introduces.
+
+    These are kept even if the message can't be read.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+
+    def __reduce__(self) -> Any:
+        return _introduced, self._arguments
+
+
+def _introduced(name: str, kinds: list[tuple[Any, ...]], data: bytes) -> Any:
+    for kind in kinds:
+        _codecs[name].introduce(*kind)
+    return pickle.loads(data)
 
 
 def recall(name: str, number: int) -> Any:
-    """Return a class that was received before."""
-    return _codecs[name].remember(number)
+    """Return a class that was introduced before."""
+    return _codecs[name].received(number)
 
 
-def learn(name: str | None, number: int, load: Any, data: Any, tracker: str | None) -> Any:
-    """Return a class or a function that is received for the first time."""
-    found = None
+def load(function: Any, data: Any, tracker: str | None) -> Any:
+    """Return a class or a function of the other end."""
     if tracker is not None:
         from cloudpickle import cloudpickle
 
         # Loading it again would overwrite the class's attributes here by those of the other side.
         found = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker)
-    found = load(data) if found is None else found
-    return found if name is None else _codecs[name].remember(number, found)
+        if found is not None:
+            return found
+    return function(data)
+
+
+def _parametrized(data: bytes) -> Any:
+    origin, arguments = pickle.loads(data)
+    return origin[arguments]
 
 
 class _Pickler(pickle.Pickler):
@@ -257,9 +315,10 @@ class _Pickler(pickle.Pickler):
 @lru_cache(maxsize=1024)
 def _has_import_path(found: Any) -> bool:
     module = found.__module__
-    if module == "builtins":
-        return True
-    return module != "__main__" and not module.startswith(PREFIX) and _is_named(found)
+    if module in (None, "__main__") or module.startswith(PREFIX):  # None: of `exec`
+        return False
+    # A class of `exec` is in builtins, too.
+    return _is_named(found) or (module == "builtins" and "__module__" not in vars(found))
 
 
 def _is_named(found: Any) -> bool:
@@ -272,7 +331,7 @@ def _is_named(found: Any) -> bool:
 
 def _in_file(found: Any) -> str | None:
     """The ``file.py:name`` of what was loaded from a user's file."""
-    if not found.__module__.startswith(PREFIX) or not _is_named(found):
+    if not (found.__module__ or "").startswith(PREFIX) or not _is_named(found):
         return None
     return f"{sys.modules[found.__module__].__file__}:{found.__qualname__}"
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from guerdon.config.runtime import ReceivedConfiguration
 from guerdon.envs.configured import PipelineFactory
 from guerdon.envs.pool.backend import LONG_S, start_task
-from guerdon.envs.pool.codec import Call, Codec
+from guerdon.envs.pool.codec import Call, Codec, UnreadableError
 from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads, failure_of
 from guerdon.errors import EnvError
 from guerdon.rubrics.failure import describe_failure
@@ -137,8 +137,9 @@ class EnvWorker:
             calls = codec.decode_calls(slots, data)
         except Exception as error:
             text = describe_failure(error, "the arguments can't be read in the worker")
+            kind = UnreadableError if len(slots) > 1 else EnvError
             for slot in slots:
-                self._emit(slot, None, EnvError(text))
+                self._emit(slot, None, kind(text))
         else:
             self.start(calls)
 

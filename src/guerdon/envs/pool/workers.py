@@ -15,7 +15,7 @@ from weakref import WeakMethod
 from guerdon._validation import check_integer
 from guerdon.envs.configured import ConfiguredEnv
 from guerdon.envs.pool.backend import PoolBackend, PoolCall
-from guerdon.envs.pool.codec import Call, Result
+from guerdon.envs.pool.codec import Call, Result, UnreadableError
 from guerdon.errors import EnvError, EnvTimeoutError, EpisodeError, InvalidActionError, WorkerError
 
 __all__ = ["WorkerBackend", "WorkerLink"]
@@ -103,7 +103,7 @@ class Worker:
         place: str = "slot",
         observe: Callable[[Any], None] = lambda means: None,
     ) -> None:
-        self.pending: dict[int, tuple[Any, str]] = {}
+        self.pending: dict[int, tuple[Any, Call]] = {}
         self._new_link = new_link
         self._place = place
         self._observe = observe
@@ -144,7 +144,7 @@ class Worker:
                 refusal = EpisodeError(f"{self._ended}; reset the {self._place}")
                 caller.finish(None, None if has_ended else refusal)
                 continue
-            self.pending[slot] = caller, method
+            self.pending[slot] = caller, call
             sent.append(call)
         if self._link is not None:
             self._send(sent)
@@ -192,11 +192,15 @@ class Worker:
             self._fruitless = 0
             if means is not None:
                 self._observe(means)
-            if slot in pending:
+            if slot not in pending:
+                continue
+            if error.__class__ is UnreadableError and self._link is not None:
+                self._send([pending[slot][1]])  # alone
+            else:
                 pending.pop(slot)[0].finish(value, error)
 
     def _finish(self, slot: int, value: Any, error: BaseException | None) -> None:
-        caller, _ = self.pending.pop(slot, (None, ""))
+        caller, _ = self.pending.pop(slot, (None, None))
         if caller is not None:
             caller.finish(value, error)
 
@@ -211,7 +215,7 @@ class Worker:
     def _during(self, running: Running | None) -> str:
         if running is None or running.slot not in self.pending:
             return ""
-        _, method = self.pending[running.slot]
+        _, (_, method, _) = self.pending[running.slot]
         return f" in {method} of {self._place} {running.slot}"
 
     def fail(self, why: str, *but: int) -> None:
@@ -238,7 +242,7 @@ class Worker:
             running = Running(slot, monotonic())
         self.kill()
         if running.slot in self.pending:  # else it has ended just before
-            _, method = self.pending[running.slot]
+            _, (_, method, _) = self.pending[running.slot]
             what = f"{method} of {self._place} {running.slot}"
             self.fail(
                 f"the worker was stopped because {what} exceeded its time limit",
