@@ -11,6 +11,7 @@ from guerdon.config.schema import LISTS
 from guerdon.envs.client.config_updates import is_report, update_error, versioned
 from guerdon.envs.client.http import HTTPEnvClient
 from guerdon.errors import (
+    ClientError,
     ConfigConflictError,
     InvalidArgumentError,
     RewardConfigError,
@@ -21,7 +22,7 @@ from guerdon.errors import (
 MAX_STATES = 1001
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _State:
     """A configuration that the servers have or had.
 
@@ -64,6 +65,8 @@ class SharedConfig:
         self._servers = [HTTPEnvClient(url, token=token, timeout_s=timeout_s) for url in urls]
         self._lost = lost
         self._states = [_State()]
+        # The servers that didn't answer to a change, with the state that they may have.
+        self._in_doubt: dict[HTTPEnvClient, _State] = {}
         self._report: dict[str, Any] = {}  # the progress of training
         self._turn = asyncio.Lock()
         self._updates: set[asyncio.Task[dict[str, Any]]] = set()
@@ -84,36 +87,56 @@ class SharedConfig:
             ClientError: It can't be reached.
         """
         async with self._turn:
-            await self._join(self._servers[place])
+            await self._join(place)
 
-    async def _join(self, server: HTTPEnvClient) -> dict[str, Any]:
+    async def _join(self, place: int) -> dict[str, Any]:
         """Bring a server to the present configuration, and return that."""
+        server = self._servers[place]
         config = await server.get_config()
-        place = self._place(server, config["version"])
-        while (change := self._states[place].change) is not None:
+        try:
+            return await self._catch_up(server, config)
+        except Exception:
+            self._lost(place)
+            raise
+
+    async def _catch_up(self, server: HTTPEnvClient, config: dict[str, Any]) -> dict[str, Any]:
+        at = self._states.index(self._state(server, config["version"]))
+        while self._states[at].change is not None:
             before = config["version"]
             try:
-                config = (await self._post(server, {**change, "version": before}))["config"]
-                place += 1
+                config = (await self._send(server, at, before))["config"]
+                at += 1
             except (ServerError, RewardConfigError):
-                if not self._states[place].is_reverted:
+                if not self._states[at].is_reverted:
                     raise
                 config = await server.get_config()  # the change may have been made nevertheless
-                place += 1 if config["version"] != before else 2
-            self._states[place].versions.add(config["version"])
+                at += 1 if config["version"] != before else 2
+                self._states[at].versions.add(config["version"])
         if self._report:
             await self._post(server, self._report)
         return config
 
-    def _place(self, server: HTTPEnvClient, version: str) -> int:
-        """Return the place of the state that a server has."""
-        for place, state in enumerate(self._states):
+    async def _send(self, server: HTTPEnvClient, at: int, version: str) -> dict[str, Any]:
+        """Send the change of a state to a server that has that state in this version."""
+        change, after = self._states[at].change or {}, self._states[at + 1]
+        try:
+            answer = await self._post(server, {**change, "version": version})
+        except ClientError:
+            self._in_doubt[server] = after
+            raise
+        self._in_doubt.pop(server, None)
+        after.versions.add(answer["config"]["version"])
+        return answer
+
+    def _state(self, server: HTTPEnvClient, version: str) -> _State:
+        """Return the state that a server has."""
+        for state in self._states:
             if version in state.versions:
-                return place
-        for place, state in enumerate(self._states):
-            if not state.versions:  # no other server has confirmed this change
-                state.versions.add(version)
-                return place
+                return state
+        state = self._in_doubt.get(server, self._states[0])
+        if state in self._states and (server in self._in_doubt or not state.versions):
+            state.versions.add(version)
+            return state
         present = ", ".join(sorted(self._states[-1].versions))
         raise ConfigConflictError(
             f"{server.base_url} has version {version!r} of the configuration, the other servers"
@@ -157,7 +180,7 @@ class SharedConfig:
             based_on = sent.pop("version", None)
             if based_on is not None and based_on not in self._states[-1].versions:
                 await self._accept(based_on)
-            configs = [await self._join(server) for server in self._servers]
+            configs = [await self._join(place) for place in range(len(self._servers))]
             if is_report(sent):
                 return await self._send_report(sent)
             return await self._change(sent, configs)
@@ -186,8 +209,7 @@ class SharedConfig:
         answers: list[dict[str, Any]] = []
         for server, config in zip(self._servers, configs, strict=True):
             try:
-                answer = await self._post(server, {**sent, "version": config["version"]})
-                self._states[-1].versions.add(answer["config"]["version"])
+                answers.append(await self._send(server, -2, config["version"]))
             except Exception as error:
                 if not answers and isinstance(error, (RewardConfigError, InvalidArgumentError)):
                     self._drop_last()
@@ -199,7 +221,6 @@ class SharedConfig:
                 else:
                     text = f"nothing was changed: {text}"
                 raise RewardConfigError(text, problems=[text]) from error
-            answers.append(answer)
         if self._states[-1].versions <= self._states[-2].versions:  # it changed nothing
             self._drop_last()
         return answers[0]
@@ -226,7 +247,7 @@ class SharedConfig:
         lost = []
         for place, server in enumerate(self._servers):
             try:
-                await self._join(server)
+                await self._join(place)
             except Exception as error:
                 lost.append(f"{server.base_url} ({error})")
                 self._lost(place)
