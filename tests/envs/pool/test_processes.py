@@ -1,9 +1,11 @@
 """`ProcessBackend`: environments in processes that die, hang, or send what is hard to pickle."""
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from pydantic import ConfigDict, PrivateAttr
 from guerdon import EnvPool, Observation
 from guerdon.envs import ProcessBackend, ThreadBackend
 from guerdon.envs.pool import processes
-from guerdon.errors import EnvError, InvalidArgumentError, LoadError, MissingExtraError
+from guerdon.errors import EnvError, InvalidArgumentError, LoadError, MissingExtraError, WorkerError
 from guerdon.types import Action
 from tests.envs.worlds import SOON, Board, Served, World
 
@@ -58,6 +60,22 @@ def end(number):
     time.sleep(SOON)
 
 
+def fork_twice():
+    """Raise OSError if a descriptor is closed in the fork of a fork that opened it."""
+    if os.fork() == 0:
+        files = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+        if os.fork() == 0:
+            try:
+                for each in files:
+                    os.fstat(each)
+            except OSError:
+                os._exit(1)
+            os._exit(0)
+        os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+    if os.wait()[1]:
+        raise OSError("a descriptor was closed")
+
+
 DEEDS = {
     "": lambda: None,
     "exit": lambda: os._exit(7),
@@ -69,6 +87,8 @@ DEEDS = {
     "start a process": lambda: subprocess.Popen(["sleep", str(SOON)]),
     "start a thread": lambda: threading.Thread(target=time.sleep, args=[SOON]).start(),
     "fork": lambda: os.fork() or time.sleep(SOON),
+    "fork twice": lambda: fork_twice(),
+    "real-time signal": lambda: end(40),
     "asyncio.run": lambda: asyncio.run(asyncio.sleep(0)),
 }
 
@@ -156,6 +176,7 @@ def descriptors():
         ("exit", "exited with code 7"),
         ("kill", "was killed by SIGKILL (out of memory?)"),
         ("segfault", "was killed by SIGSEGV"),
+        ("real-time signal", "was killed by signal 40"),
     ],
 )
 def test_process_backend_a_worker_that_dies_fails_its_slots_alone(deed, how):
@@ -206,7 +227,7 @@ def test_process_backend_processes_that_environments_leave_end_with_their_worker
             (before, _) = ids(await pool.reset_batch())
             assert errors(await pool.step_batch(do(deed, ""))) == [None, None]
             members = group(before)
-            assert len(members) == 2
+            assert len(members) == 3  # and the guard
             if kill:  # noticed at once, though the other process has the worker's descriptors
                 error, _ = errors(await pool.step_batch(do("kill", "")))
                 assert "was killed by SIGKILL" in error
@@ -594,8 +615,81 @@ def test_process_backend_a_pool_that_is_never_closed_warns_and_ends_its_workers(
     play(main)
 
 
+class Lasting(Risky):
+    def close(self):
+        time.sleep(SOON)
+
+
+def test_process_backend_close_that_is_cancelled_leaves_no_process():
+    async def main():
+        pool = new_pool(2, env=Lasting, close_timeout_s=SOON)
+        await pool.__aenter__()
+        left = ids(await pool.reset_batch())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(SHORT):
+                await pool.close()
+        wait_for_end(*left)
+
+    play(main)
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_process_backend_a_fork_of_the_program_does_not_end_the_workers(closes):
+    async def main():
+        async with new_pool(2) as pool:
+            before = ids(await pool.reset_batch())
+            child = os.fork()
+            if child == 0:
+                for worker in pool._backend._workers:
+                    if closes:
+                        with contextlib.suppress(StopIteration):
+                            worker._link.close(0.0).send(None)
+                    worker.kill()
+                os._exit(0)
+            os.waitpid(child, 0)
+            assert ids(await pool.step_batch(do("", ""))) == before
+
+    play(main)
+
+
+def test_process_backend_an_environment_may_fork_a_process_that_forks():
+    async def main():
+        async with new_pool(1) as pool:
+            await pool.reset_batch()
+            assert errors(await pool.step_batch(do("fork twice"))) == [None]
+
+    play(main)
+
+
+def test_process_backend_modules_of_the_working_directory_are_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path])  # a Path, which Python ignores
+
+    async def main():
+        async with new_pool(1) as pool:
+            assert errors(await pool.reset_batch()) == [None]
+
+    play(main)
+
+
+def test_process_backend_a_limit_of_the_system_is_an_error_of_open():
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    async def main():
+        with pytest.raises(WorkerError, match=r"can't be started: .* File too large"):
+            async with new_pool(1):
+                pass
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        play(main)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 SCRIPT = """
-import asyncio, os, sys, time
+import asyncio, os, subprocess, sys, time
 from guerdon import Action, Environment, EnvPool, Observation, RegexMatch, State
 
 class Say(Action):
@@ -612,6 +706,9 @@ class Echo(Environment[Say, Said, State]):
         return Said(text=str(os.getpid()))
     def step(self, action):
         if action.text == "hang":
+            time.sleep(60)
+        if action.text == "start":
+            subprocess.Popen(["sleep", "60"])
             time.sleep(60)
         return Said(text=action.text, metadata={"is": isinstance(action, Say)})
 
@@ -642,7 +739,7 @@ def test_process_backend_classes_of_a_script_without_a_main_guard_keep_their_ide
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("arguments", [["hang", "hang"], ["hang", ""]])
+@pytest.mark.parametrize("arguments", [["hang", "hang"], ["start", ""]])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_process_backend_workers_end_with_their_parent(script, arguments, number):
     with subprocess.Popen(
@@ -650,6 +747,11 @@ def test_process_backend_workers_end_with_their_parent(script, arguments, number
     ) as parent:
         left = [int(each) for each in parent.stdout.readline().split()]
         assert all(map(is_running, left))
+        if "start" in arguments:
+            until = time.monotonic() + SOON
+            while len(members := [each for leader in left for each in group(leader)]) < 5:
+                assert time.monotonic() < until
+            left = members  # two workers, their guards, and what the environment has started
         parent.send_signal(number)
         wait_for_end(*left)
         assert "guerdon-worker" not in parent.stderr.read()

@@ -9,7 +9,6 @@ import mmap
 import os
 import pickle
 import secrets
-import select
 import signal
 import socket
 import struct
@@ -18,7 +17,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from time import monotonic_ns
 from typing import Any
 
@@ -66,6 +64,7 @@ CALLS, RESULTS, RECORD, READY, FAILED, CLOSE = range(6)
 PROGRAM = (
     "import json, signal, sys; signal.signal(signal.SIGINT, lambda *_: None); "
     "options = json.loads(sys.argv[1]); sys.path[:] = options.pop('path'); "
+    "sys.argv[:] = options.pop('argv'); "
     "from guerdon.envs.pool.processes import main; main(**options)"
 )
 
@@ -148,7 +147,9 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         name = secrets.token_hex(8)
         self._names = f"{name}-parent", f"{name}-worker"
         self._codec = Codec(*self._names)
+        self._creator = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._transport: Any = None
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
@@ -169,18 +170,13 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
                 f"the environment can't be sent to other processes: {error}; use a class or a "
                 "function that can be imported"
             ) from error
-        loop = asyncio.get_running_loop()
-        here, there = socket.socketpair()
-        memory = _shared_memory()
         try:
-            self._outbox = mmap.mmap(memory, 2 * HALF, access=mmap.ACCESS_READ)
-            self._view = memoryview(self._outbox)
-            self._words = self._view.cast("Q")
-            await loop.create_unix_connection(lambda: self, sock=here)
-            self._process = self._spawn(there, memory)
-        finally:
-            there.close()
-            os.close(memory)
+            await self._connect()
+        except OSError as error:
+            raise WorkerError(
+                f"a worker process can't be started: {error}; are the limits of this process too "
+                "low (`ulimit -a`)?"
+            ) from error
         self._write(CALLS, program)
         try:
             async with asyncio.timeout(START_S):
@@ -188,20 +184,40 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         except TimeoutError:
             raise WorkerError(f"a worker process wasn't ready after {START_S:g} s") from None
 
-    def _spawn(self, channel: socket.socket, memory: int) -> subprocess.Popen[bytes]:
+    async def _connect(self) -> None:
         """Start the process: in this thread, as the worker ends with the thread that started it."""
+        with _shared_memory() as memory:
+            self._outbox = mmap.mmap(memory, 2 * HALF, access=mmap.ACCESS_READ)
+            self._view = memoryview(self._outbox)
+            self._words = self._view.cast("Q")
+            here, there = socket.socketpair()
+            with there:
+                loop = asyncio.get_running_loop()
+                await loop.create_unix_connection(lambda: self, sock=here)
+                self._process = self._spawn(there.fileno(), memory)
+        # If this process ends by SIGKILL, it ends the worker's processes. It is not the worker's
+        # child, for which an environment could wait.
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", "read _; kill -9 0"],
+            stdin=subprocess.PIPE,
+            process_group=self._process.pid,
+        )
+
+    def _spawn(self, channel: int, memory: int) -> subprocess.Popen[bytes]:
         options = {
-            "path": sys.path,
-            "channel": channel.fileno(),
+            "path": [each for each in sys.path if isinstance(each, str)],
+            "argv": sys.argv,
+            "channel": channel,
             "memory": memory,
             "names": self._names[::-1],
             "parent": os.getpid(),
             "core": self._core,
         }
         return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, json.dumps(options)],
+            # -P: the standard library is not searched for in the working directory.
+            [sys.executable, "-P", "-c", PROGRAM, json.dumps(options)],
             stdin=subprocess.DEVNULL,
-            pass_fds=(channel.fileno(), memory),
+            pass_fds=(channel, memory),
             process_group=0,  # which the processes that environments start belong to
         )
 
@@ -281,8 +297,13 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
 
     def kill(self) -> None:
         """End the process at once."""
-        if not self._is_over:
+        if self._is_mine:
             self._end()
+
+    @property
+    def _is_mine(self) -> bool:
+        """Whether the process runs, and this one is not a fork of the one that started it."""
+        return not self._is_over and self._creator == os.getpid()
 
     def _end(self) -> None:
         """Kill the process, take the results that it hasn't announced, and release everything."""
@@ -294,6 +315,9 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
             return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        if self._guard is not None:
+            with self._guard:  # closes its input, and waits
+                pass
         try:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:  # it has much memory to release
@@ -308,9 +332,12 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
 
     async def close(self, timeout_s: float) -> None:
         """Close the process's environments, and end it."""
-        self._write(CLOSE)
-        await asyncio.wait([self._lost], timeout=timeout_s + 1.0)
-        self.kill()
+        try:
+            if self._is_mine:
+                self._write(CLOSE)
+                await asyncio.wait([self._lost], timeout=timeout_s + 1.0)
+        finally:  # also if it is cancelled
+            self.kill()
 
 
 def _how_ended(process: subprocess.Popen[bytes] | None) -> str:
@@ -321,19 +348,23 @@ def _how_ended(process: subprocess.Popen[bytes] | None) -> str:
         return "closed its connection"
     if code >= 0:
         return f"exited with code {code}"
-    name = signal.Signals(-code).name
+    name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
     return f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-def _shared_memory() -> int:
-    """Return a descriptor of new memory, which has no name and ends with its last user."""
+@contextlib.contextmanager
+def _shared_memory() -> Iterator[int]:
+    """Yield a descriptor of new memory, which has no name and ends with its last user."""
     if hasattr(os, "memfd_create"):
         memory = os.memfd_create("guerdon-results")
     else:
         with tempfile.TemporaryFile() as file:
             memory = os.dup(file.fileno())
-    os.ftruncate(memory, 2 * HALF)
-    return memory
+    try:
+        os.ftruncate(memory, 2 * HALF)
+        yield memory
+    finally:
+        os.close(memory)
 
 
 def _start_of_half(changes: int) -> int:
@@ -354,27 +385,16 @@ def main(channel: int, memory: int, names: tuple[str, str], parent: int, core: i
         parent: The process that started it.
         core: The core to which it is bound; None for all.
     """
-    _end_with_parent(channel, parent)
-    # A process that an environment forks must not keep the connection open after this one's end.
-    os.register_at_fork(after_in_child=partial(os.close, channel))
-    if core is not None:
-        os.sched_setaffinity(0, {core})
-    asyncio.run(_Process(socket.socket(fileno=channel), memory, Codec(*names)).run())
-
-
-def _end_with_parent(channel: int, parent: int) -> None:
-    if sys.platform == "linux":  # even if an environment keeps the interpreter lock
+    if sys.platform == "linux":  # even if the parent's other processes keep the guard waiting
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-    def watch() -> None:
-        poll = select.poll()
-        poll.register(channel, 0)
-        poll.poll()  # until the other end is closed
-        os._exit(1)
-
-    threading.Thread(target=watch, name="guerdon-parent", daemon=True).start()
+    connection = socket.socket(fileno=channel)
+    # A process that an environment forks must not keep the connection open after this one's end.
+    os.register_at_fork(after_in_child=connection.close)  # no effect in forks of that process
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    asyncio.run(_Process(connection, memory, Codec(*names)).run())
 
 
 class _Process:
