@@ -191,6 +191,10 @@ def test_process_backend_a_worker_that_dies_fails_its_slots_alone(deed, how):
             assert [error and error.partition(":")[0] for error in errors(again)] == [
                 "EpisodeError", None, "EpisodeError", None, "EpisodeError", None,
             ]  # fmt: skip
+            await pool.reset_batch(slots=[2])
+            stepped = await pool.step_batch([None, None, None, None, {}, None])
+            assert how in errors(stepped[4:5])[0]
+            assert errors(stepped[4:5])[0].endswith("; reset the slot")
             after = ids(await pool.reset_batch(slots=[0, 2, 4]))
             assert len({*after, before[0]}) == 2
             stepped = await pool.step_batch(do("", "", "", "", "", ""))
@@ -796,6 +800,28 @@ def test_process_backend_batches_are_those_of_threads(batches):
                     await pool.reset_batch(slots=failed)
 
     play(main)
+
+
+def test_process_backend_many_workers_start_a_few_at_a_time(monkeypatch):
+    starting, most = 0, []
+    start = processes.ProcessLink.start
+
+    async def counted(link):
+        nonlocal starting
+        starting += 1
+        most.append(starting)
+        await start(link)
+        starting -= 1
+
+    monkeypatch.setattr(processes, "usable_cores", lambda: 1)
+    monkeypatch.setattr(processes.ProcessLink, "start", counted)
+
+    async def main():
+        async with new_pool(5, 5):
+            pass
+
+    play(main)
+    assert max(most) == 2
 
 
 def test_process_backend_a_worker_that_does_not_start_is_an_error_of_open(monkeypatch):

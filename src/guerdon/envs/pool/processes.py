@@ -113,6 +113,7 @@ class ProcessBackend(WorkerBackend):
             usable_cores() if workers is None else workers,
             close_timeout_s=close_timeout_s,
         )
+        self._at_once = 2 * usable_cores()
         self._threads = check_integer("threads_per_worker", threads_per_worker, low=1)
         if cpu_affinity and not hasattr(os, "sched_setaffinity"):
             raise InvalidArgumentError("`cpu_affinity` requires Linux")

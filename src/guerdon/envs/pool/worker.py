@@ -121,7 +121,7 @@ class EnvWorker:
         """Start calls of different slots, one after the other."""
         for slot, method, arguments in calls:
             if method == "ping":
-                self._emit(slot, None)
+                self._emit(slot, self._threads.stuck)
                 continue
             runner = self._runners.get(slot)
             if runner is None:

@@ -111,6 +111,8 @@ class Worker:
         self._starting: asyncio.Task[None] | None = None
         self._waiting: list[Call] = []  # calls that wait for the start
         self._ended = "the worker was never started"
+        self._ends = 0  # how often it has ended
+        self._made: dict[int, int] = {}  # what that was when a slot's environment was made
         self._fruitless = 0  # how often the worker has ended without a result
         self._paused_until = 0.0
 
@@ -139,7 +141,13 @@ class Worker:
         sent = []
         for call, caller in calls:
             slot, method, _ = call
-            if self._link is None and method not in STARTS:
+            if method in STARTS:
+                self._made[slot] = self._ends
+            made = self._made.get(slot, self._ends)
+            if method == "close":
+                self._made.pop(slot, None)
+                made = self._ends
+            if made != self._ends or (self._link is None and method not in STARTS):
                 has_ended = method == "close" and self._starting is None
                 refusal = EpisodeError(f"{self._ended}; reset the {self._place}")
                 caller.finish(None, None if has_ended else refusal)
@@ -209,6 +217,7 @@ class Worker:
         if link is None:
             return
         self._fruitless += 1
+        self._ends += 1
         self._paused_until = monotonic() + PAUSE_S
         self.fail(how + self._during(link.running))
 
@@ -258,6 +267,7 @@ class Worker:
         """End the worker at once."""
         link, self._link = self._link, None
         if link is not None:
+            self._ends += 1
             link.kill()
 
     async def close(self, timeout_s: float) -> None:
@@ -272,16 +282,22 @@ class Worker:
         self.fail("the worker was closed")
 
 
-async def start_all(workers: Iterable[Worker]) -> None:
-    """Start several workers at the same time.
+async def start_all(workers: Iterable[Worker], at_once: int) -> None:
+    """Start several workers, not more than some at the same time.
 
     Raises:
         Exception: What starting one of them raised.
     """
+    turns = asyncio.Semaphore(at_once)
+
+    async def start(worker: Worker) -> None:
+        async with turns:  # the time that a start may take begins here
+            await worker.start()
+
     try:
         async with asyncio.TaskGroup() as group:
             for worker in workers:
-                group.create_task(worker.start())
+                group.create_task(start(worker))
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
 
@@ -323,6 +339,8 @@ class WorkerBackend(PoolBackend):
         self._close_timeout_s = close_timeout_s
         self._workers: list[Worker] = []
 
+    _at_once = 0  # how many workers start at the same time; 0 for all
+
     @abstractmethod
     def new_link(self, index: int) -> WorkerLink:
         """Return the connection to a new worker, which is not started yet."""
@@ -341,7 +359,7 @@ class WorkerBackend(PoolBackend):
             for index in range(self._count)
         ]
         try:
-            await start_all(self._workers)
+            await start_all(self._workers, self._at_once or self._count)
         except BaseException:
             await self.close()
             raise

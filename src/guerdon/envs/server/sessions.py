@@ -226,7 +226,7 @@ class SessionManager:
         self.sessions: set[EnvSession] = set()
         self.metrics.sessions.set_function(lambda: len(self.sessions))
         self.metrics.hanging.set_function(
-            lambda: 0 if self._threads is None else self._threads.stuck
+            lambda: sum(each.stuck for each in (self._threads, self._workers) if each is not None)
         )
         self.calls = 0
         self.draining = False

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from time import monotonic
 from typing import Any
 
+from guerdon.envs.pool.backend import start_task
 from guerdon.envs.pool.codec import Call
 from guerdon.envs.pool.processes import ProcessLink
-from guerdon.envs.pool.workers import Worker, start_all
+from guerdon.envs.pool.workers import Worker, start_all, usable_cores
 from guerdon.envs.runner import EnvCall
 from guerdon.envs.server.limits import ServerLimits
 
@@ -56,7 +56,8 @@ class SessionWorkers:
         self._numbers = itertools.count(PING + 1)
         self._sessions = dict.fromkeys(self._workers, 0)
         self._waiting: dict[Worker, list[tuple[Call, Any]]] = {}
-        self._watching: asyncio.Task[None] | None = None
+        self._stuck: dict[Worker, int] = {}
+        self._watching: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start the processes.
@@ -64,8 +65,14 @@ class SessionWorkers:
         Raises:
             Exception: What loading the factory raised.
         """
-        await start_all(self._workers)
-        self._watching = asyncio.ensure_future(self._watch())
+        await start_all(self._workers, 2 * usable_cores())
+        for worker in self._workers:
+            start_task(self._watch(worker), self._watching)
+
+    @property
+    def stuck(self) -> int:
+        """How many threads of the processes hang in abandoned calls."""
+        return sum(self._stuck.values())
 
     async def open(self) -> WorkerAdapter:
         """Make an environment, in the process that has the fewest."""
@@ -101,26 +108,24 @@ class SessionWorkers:
         self._sessions[worker] -= 1
         await self.call(worker, number, "close", self._limits.close_timeout_s)
 
-    async def _watch(self) -> None:
-        """Kill the processes that don't respond."""
+    async def _watch(self, worker: Worker) -> None:
+        """Ask a process how many threads hang; kill it if it doesn't respond."""
         limit = self._limits.step_timeout_s
-        asked: dict[Worker, float] = {}
         while True:
+            waiting = _Waiting()
+            asked = waiting.future
+            worker.submit([((PING, "ping", ()), waiting)])
+            await asyncio.wait([asked], timeout=limit)
+            if not asked.done():
+                worker.kill()
+                worker.fail(f"the process was stopped, as it didn't respond for {limit:g} s")
+            self._stuck[worker] = 0 if asked.exception() else asked.result()
             await asyncio.sleep(min(LOOK_S, limit))
-            now = monotonic()
-            for worker in self._workers:
-                if PING not in worker.pending:
-                    asked[worker] = now
-                    if worker.pending:
-                        worker.submit([((PING, "ping", ()), _Waiting())])
-                elif now - asked[worker] > limit:
-                    worker.kill()
-                    worker.fail(f"the process was stopped, as it didn't respond for {limit:g} s")
 
     async def close(self) -> None:
         """Close the environments, and end the processes."""
-        if self._watching is not None:
-            self._watching.cancel()
+        for each in self._watching:
+            each.cancel()
         await asyncio.gather(*(each.close(self._limits.close_timeout_s) for each in self._workers))
 
 
