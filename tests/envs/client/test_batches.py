@@ -105,7 +105,10 @@ def test_batch_connection_an_answer_for_an_abandoned_call_reaches_no_slot():
         "[5]",
         '[[[],"observation",{}]]',
         '[[0,"error",5]]',
+        '[[0,"error",null]]',
         '[[0,"error",{}]]',
+        '[[0,"state",{}]]',
+        '[[0,"nonsense",{}]]',
         '[[0,"observation",5]]',
         '[[0,"observation",{"reward":"high"}]]',
         '[[0,"observation",{"metadata":5}]]',
@@ -121,6 +124,7 @@ def test_batch_connection_turns_any_answer_into_an_error_of_the_slots(answer):
             await pool.reset_batch()
             seen = await pool.step_batch([{"a": 1}, {"a": 2}])
             assert all(errors(seen)), seen
+            assert "EnvTimeoutError" not in errors(seen)[0]
             again = await pool.reset_batch()
             assert errors(again) == ["", ""]
 

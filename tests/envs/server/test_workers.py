@@ -1,5 +1,6 @@
 """`create_app(processes=N)`: the environments of a server in several processes."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from guerdon import EnvPool, RewardConfig
+from guerdon.envs.pool.processes import ProcessLink
 from guerdon.envs.server.app import create_app
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import InvalidArgumentError, WorkerError
 from tests.envs.server.worlds import RESET, STATE, Client, Echo, Said, step
 from tests.envs.worlds import SOON, Half, Value, World
 
@@ -113,6 +116,29 @@ def test_processes_one_that_does_not_respond_is_stopped(served):
     after = [process(client) for client in clients]
     assert after[0] != before[0]
     assert after[1] == before[1]
+
+
+def test_processes_one_that_cannot_start_again_gets_no_session(served, monkeypatch, eventually):
+    clients = [served.client() for _ in range(4)]
+    before = [process(client) for client in clients]
+
+    async def start(link):
+        raise WorkerError("no memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProcessLink, "start", start)
+        assert "SIGKILL" in message(clients[0].ask(step("die")))
+        for client in [client for client, each in zip(clients, before, strict=True)
+                       if each == before[0]]:  # fmt: skip
+            client.close()
+        eventually(lambda: served.number("guerdon_sessions") == 2)
+        with contextlib.suppress(ConnectionClosed):  # it may wait for the start, which fails
+            served.client().ask(RESET)
+        running = {process(served.client()) for _ in range(4)}
+        assert running < set(before)
+        assert before[0] not in running
+    # Nobody has to reset a session for it to be back.
+    eventually(lambda: process(served.client()) not in before)
 
 
 def test_processes_pools_get_the_errors_of_each_slot(served):

@@ -116,6 +116,8 @@ class BatchConnection:
         try:
             while True:
                 answers = self._decoded(await self._socket.recv(decode=False))
+                if answers.__class__ is not list:
+                    raise ValueError("a frame must be a list")
                 for number, kind, data in answers:
                     self._answered(number, kind, data)
         except ConnectionClosed as error:

@@ -377,7 +377,6 @@ class _Batched(_Sessions):
                 self.begin(call)
 
     def _answered(self, number: int, kind: str, data: Any) -> None:
-        call = self._calls.pop(number, None)
         error = None
         if kind == "error":
             error = server_error({"message": None, **data, "code": str(data.get("code", ""))})
@@ -387,6 +386,10 @@ class _Batched(_Sessions):
                 self._forget(number)
             if error.code == "CAPACITY_REACHED":
                 self.room = len(self._numbers)
+        elif kind != "observation":
+            raise ValueError(f"an answer of the kind {kind!r:.20}")
+        # An answer that is invalid ends the connection, and then fails the call like all others.
+        call = self._calls.pop(number, None)
         if call is None:  # it was given up, or its session was ended by the server
             return
         try:

@@ -21,7 +21,7 @@ from guerdon.errors import EnvError, EnvTimeoutError, EpisodeError, InvalidActio
 __all__ = ["WorkerBackend", "WorkerLink"]
 
 # The calls that start a worker which has ended.
-STARTS = ("open", "reset")
+STARTS = ("open", "reset", "ping")
 # A worker that ends this many times without a result is started again after a pause.
 MAX_FRUITLESS = 3
 PAUSE_S = 10.0
@@ -95,6 +95,7 @@ class Worker:
 
     Attributes:
         pending: The calls that run, by slot.
+        is_broken: Whether the last attempt to start it again failed.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Worker:
         observe: Callable[[Any], None] = lambda means: None,
     ) -> None:
         self.pending: dict[int, tuple[Any, Call]] = {}
+        self.is_broken = False
         self._new_link = new_link
         self._place = place
         self._observe = observe
@@ -115,6 +117,11 @@ class Worker:
         self._made: dict[int, int] = {}  # what that was when a slot's environment was made
         self._fruitless = 0  # how often the worker has ended without a result
         self._paused_until = 0.0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._link is not None
 
     async def start(self) -> None:
         """Start the worker.
@@ -185,11 +192,13 @@ class Worker:
                 )
             await self.start()
         except Exception as error:
+            self.is_broken = True
             self._starting = None
             waiting, self._waiting = self._waiting, []
             for slot, _, _ in waiting:
                 self._finish(slot, None, error)
         else:
+            self.is_broken = False
             self._starting = None
             waiting, self._waiting = self._waiting, []
             self._send(waiting)

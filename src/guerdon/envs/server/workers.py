@@ -9,7 +9,7 @@ from typing import Any
 
 from guerdon.envs.pool.backend import start_task
 from guerdon.envs.pool.codec import Call
-from guerdon.envs.pool.processes import ProcessLink
+from guerdon.envs.pool.processes import START_S, ProcessLink
 from guerdon.envs.pool.workers import Worker, start_all, usable_cores
 from guerdon.envs.runner import EnvCall
 from guerdon.envs.server.limits import ServerLimits
@@ -75,8 +75,8 @@ class SessionWorkers:
         return sum(self._stuck.values())
 
     async def open(self) -> WorkerAdapter:
-        """Make an environment, in the process that has the fewest."""
-        worker = min(self._sessions, key=self._sessions.__getitem__)
+        """Make an environment, in the process that has the fewest of those that can be started."""
+        worker = min(self._sessions, key=lambda each: (each.is_broken, self._sessions[each]))
         self._sessions[worker] += 1
         adapter = WorkerAdapter(self, worker, next(self._numbers))
         try:
@@ -109,13 +109,17 @@ class SessionWorkers:
         await self.call(worker, number, "close", self._limits.close_timeout_s)
 
     async def _watch(self, worker: Worker) -> None:
-        """Ask a process how many threads hang; kill it if it doesn't respond."""
+        """Ask a process how many threads hang; kill it if it doesn't respond.
+
+        One that has ended is started again.
+        """
         limit = self._limits.step_timeout_s
         while True:
             waiting = _Waiting()
             asked = waiting.future
+            starting_s = 0.0 if worker.is_running else START_S
             worker.submit([((PING, "ping", ()), waiting)])
-            await asyncio.wait([asked], timeout=limit)
+            await asyncio.wait([asked], timeout=limit + starting_s)
             if not asked.done():
                 worker.kill()
                 worker.fail(f"the process was stopped, as it didn't respond for {limit:g} s")
