@@ -170,7 +170,7 @@ async def workers() -> tuple[float, float, float]:
     for slots in (1, SESSIONS + 1):
         pool = EnvPool(backend=ProcessBackend(Echo, slots, workers=1), n=slots)
         async with pool:
-            (process,) = children()
+            process = max(children(), key=private_bytes)  # not the small one that guards it
             start = cpu_s([process])
             await pool.reset_batch()
             await pool.step_batch([ACTION] * slots)
