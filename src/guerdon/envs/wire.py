@@ -98,7 +98,7 @@ def array_as_list(value: Any) -> Any:
 
 
 class _Lists:
-    """Tells the serializer of an `ArrayField` what to do with an array."""
+    """What the serializer of an `ArrayField` makes of an array."""
 
     keep_array = staticmethod(array_as_list)
 
