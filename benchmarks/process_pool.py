@@ -41,13 +41,13 @@ SERVED_BATCHES = 10
 
 
 class Computing(Empty):
-    """An environment with a step that computes for 1 ms."""
+    """An environment with a step that computes for 1 ms, without the time in which others run."""
 
     seconds = COMPUTE_S
 
     def step(self, action: Action) -> Observation:
-        end = time.perf_counter() + self.seconds
-        while time.perf_counter() < end:
+        end = time.thread_time() + self.seconds
+        while time.thread_time() < end:
             pass
         return self.observation
 

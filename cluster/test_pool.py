@@ -10,7 +10,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cluster.worlds import Where, World
 from guerdon import EnvPool
-from guerdon.envs import RayBackend
+from guerdon.envs import PoolCall, RayBackend
 from guerdon.errors import LoadError, WorkerError
 from tests.envs.pool import test_contract
 from tests.envs.pool.test_contract import *  # noqa: F403  what every backend does
@@ -103,6 +103,17 @@ async def test_ray_backend_fails_the_slots_of_an_actor_that_dies_until_their_res
         assert [each.steps for each in steps] == [1, 3, 1, 3]
 
 
+async def test_ray_backend_names_the_slot_that_its_actor_was_in_as_far_as_it_is_known():
+    async with pool_of(4, workers=1) as pool:
+        await pool.reset_batch()
+        batch = await pool.step_batch([{}, {}, {"do": "exit", "seconds": 1}, {}])
+        assert "and was in slot 2 before" in batch[2].metadata["error"]
+        await pool.reset_batch()
+        batch = await pool.step_batch([{"do": "exit"}, {}, {}, {}])
+        assert "the actor was lost" in batch[0].metadata["error"]
+        assert "in step of slot" not in "".join(errors(batch))
+
+
 async def test_ray_backend_kills_the_actor_of_a_step_that_exceeds_its_time_limit():
     async with pool_of(6, workers=2) as pool:
         await pool.reset_batch()
@@ -156,6 +167,23 @@ async def test_ray_backend_ends_its_actors_when_the_pool_is_closed():
     async with pool_of(4, workers=2) as pool:
         await pool.reset_batch()
         await until(lambda: free() == 4)
+    await until(lambda: free() == 6)
+
+
+async def test_ray_backend_ends_its_actors_though_closing_is_cancelled():
+    await until(lambda: free() == 6)
+    backend = RayBackend(World, 1, workers=1)
+    await backend.open()
+    ended = []
+    backend.submit([PoolCall(0, ended.append, extra={})])
+    await until(lambda: ended)
+    backend.submit([PoolCall(0, ended.append, action={"seconds": 2 * PATIENCE})])
+    await asyncio.sleep(1)  # the step has begun
+    closing = asyncio.ensure_future(backend.close())
+    await asyncio.sleep(1)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
     await until(lambda: free() == 6)
 
 

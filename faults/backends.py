@@ -206,7 +206,7 @@ class Ray(Processes):
     """Environments in actors of Ray, which are killed, as are their nodes."""
 
     has_children = False
-    noticed_s = 3.0
+    noticed_s = 10.0  # on a busy machine
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)

@@ -35,7 +35,9 @@ ROUNDS = 6
 STEPS = 120
 STEP_S, IDLE_S, STOP_S, CLIENT_S = 4.0, 8.0, 20.0, 60.0
 LATE_S = 4.0  # by which a busy machine may notice a silent session late
-LIMITS = f"--step-timeout {STEP_S} --idle-timeout {IDLE_S} --max-message-mb 0.25 --grace 10"
+LIMITS = f"--step-timeout {STEP_S} --max-message-mb 0.25 --grace 10"
+# Not for pools: slots are silent while a process of others starts, which takes long under load.
+IDLE = f"--idle-timeout {IDLE_S}"
 WORLDS = {
     "World": [*worlds.ENVIRONMENT, *worlds.REWARD],
     "AsyncWorld": [*worlds.ENVIRONMENT, "gate raises", *worlds.JUDGE],
@@ -61,7 +63,7 @@ async def _run(ledger: Ledger, rounds: int) -> None:
 
 async def _play_round(ledger: Ledger, number: int, world: str) -> None:
     players = Players(ledger, number, WORLDS[world])
-    server = Server(ledger, world)
+    server = Server(ledger, world, IDLE)
     await server.start()
     try:
         await players.play_all(server)

@@ -120,8 +120,7 @@ def page() -> str:
     for package in PACKAGES:
         module = importlib.import_module(package)
         lines += [f"## `{package}`", "", first_line(module), ""]
-        lazy = getattr(module, "_lazy", list)()  # names that guerdon.rubrics imports on first use
-        for name in sorted({*module.__all__, *lazy}):
+        for name in module.__all__:
             thing = getattr(module, name)
             mark = " †" if name in top else ""
             if inspect.isclass(thing):

@@ -23,18 +23,6 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeAlias, TypeV
 
 from guerdon.errors import AsyncRubricError
 
-__all__ = [
-    "SharedClient",
-    "SyncWrapper",
-    "as_asyncio",
-    "background_loop",
-    "close_at_exit",
-    "no_waiting",
-    "on_background",
-    "run",
-    "wait_for",
-]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

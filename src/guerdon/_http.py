@@ -11,11 +11,6 @@ from typing import Any
 
 from guerdon.errors import LaunchError
 
-__all__ = [
-    "ACCEPTED", "MAX_ANSWER", "bound_socket", "hide_query", "is_loopback", "read_answer",
-    "shown_url", "url_of",
-]  # fmt: skip
-
 # The most bytes of an answer, after decompression.
 MAX_ANSWER = 16 * 2**20
 # The encodings that clients accept. Of these, 64 KiB decompress to 64 MiB at most; other encodings

@@ -16,22 +16,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from guerdon._validation import did_you_mean
-from guerdon.errors import LoadError
-
-__all__ = [
-    "DIGEST",
-    "PREFIX",
-    "code_failed",
-    "file_digest",
-    "is_installed",
-    "load_module",
-    "load_object",
-    "module_in",
-    "module_of_text",
-    "name_of",
-    "object_in",
-    "split_spec",
-]
+from guerdon.errors import LoadError, MissingExtraError
 
 # The prefix of the names of modules that are imported from a user's file.
 PREFIX = "guerdon_reward_"
@@ -60,6 +45,34 @@ def module_in(spec: str) -> ModuleType:
     """
     source, _ = split_spec(spec)
     return _from_file(spec, Path(source)) if source.endswith(".py") else _module(spec, source)
+
+
+def import_extra(module: str, extra: str, user: str) -> Any:
+    """Import a module of an optional package.
+
+    Example:
+        >>> import_extra("pydantic.fields", "judge", "ChatModel").BaseModel
+        <class 'pydantic.main.BaseModel'>
+
+    Args:
+        module: Its name.
+        extra: The extra that installs it.
+        user: What requires it, for the error.
+
+    Returns:
+        The package.
+
+    Raises:
+        MissingExtraError: It can't be imported.
+    """
+    package = module.partition(".")[0]
+    try:
+        importlib.import_module(module)
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{user} requires the package {package}: pip install 'guerdon[{extra}]'", extra=extra
+        ) from error
 
 
 def is_installed(path: Path) -> bool:
@@ -249,7 +262,8 @@ def _from_package(spec: str, path: Path) -> ModuleType | None:
 def _module(spec: str, name: str, folder: Path | None = None) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise LoadError(
-            f"{spec}: {name!r} is no module's name; for a file, write its path with .py", spec=spec
+            f"{spec}: {name!r} is not the name of a module; for a file, write its path with .py",
+            spec=spec,
         )
     _importable(str(folder or Path.cwd()))
     try:

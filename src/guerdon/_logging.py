@@ -9,8 +9,6 @@ import logging
 import time
 from typing import Any
 
-__all__ = ["plain", "shortened", "step_logger"]
-
 MESSAGE, TRACEBACK = 2_000, 8_000  # the largest number of characters
 REPEATS, INTERVAL_S = 5, 60.0  # how often a message is logged in that time
 MOST_KEYS = 1_000

@@ -8,8 +8,6 @@ from typing import Any
 from guerdon._validation import shown
 from guerdon.errors import InvalidArgumentError, PatternTimeoutError
 
-__all__ = ["MATCH_SECONDS", "Pattern"]
-
 #: Seconds of the process's CPU time that one match may take.
 MATCH_SECONDS = 5.0
 

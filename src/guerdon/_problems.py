@@ -14,17 +14,6 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from guerdon._validation import did_you_mean, shown
 from guerdon.errors import StateError
 
-__all__ = [
-    "Place",
-    "Problem",
-    "place_text",
-    "problems_of",
-    "unknown_key",
-    "validated_state",
-    "validation_error",
-    "written",
-]
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 #: Keys and positions that lead to a value, such as ``("per_turn", 2, "weight")``.

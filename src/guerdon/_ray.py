@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from guerdon.errors import MissingExtraError
+from guerdon._loading import import_extra
 
 __all__ = ["connect", "free_cpus", "import_ray"]
 
@@ -15,13 +15,7 @@ def import_ray() -> Any:
     Raises:
         MissingExtraError: It isn't installed.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            "this requires the package ray: pip install 'guerdon[ray]'", extra="ray"
-        ) from error
-    return ray
+    return import_extra("ray", "ray", "this")
 
 
 def connect(ray: Any) -> bool:

@@ -14,8 +14,6 @@ from typing import Any, Generic, TypeVar
 from guerdon._validation import did_you_mean, shown
 from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
 
-__all__ = ["Registry"]
-
 T = TypeVar("T")
 
 

@@ -14,24 +14,6 @@ from guerdon.errors import GuerdonError, InvalidArgumentError
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = [
-    "as_finite",
-    "as_score",
-    "check_choice",
-    "check_integer",
-    "check_list",
-    "check_number",
-    "check_seconds",
-    "check_token",
-    "check_type",
-    "did_you_mean",
-    "field_errors",
-    "has_token",
-    "is_finite",
-    "shown",
-    "summarize",
-]
-
 Value = TypeVar("Value")
 
 _LONGEST = 60
@@ -208,6 +190,29 @@ def check_seconds(name: str, value: object) -> float:
             f"`{name}` must be a number of seconds above 0, got {shown(value)}"
         )
     return number
+
+
+def check_range(
+    name: str, value: object, *, low: float = -math.inf, high: float = math.inf
+) -> tuple[float, float]:
+    """Return a pair of finite numbers, the lower first, as floats.
+
+    Example:
+        >>> from guerdon._validation import check_range
+        >>> check_range("percentiles", [5, 95], low=0, high=100)
+        (5.0, 95.0)
+
+    Raises:
+        InvalidArgumentError: It is something else, or reaches beyond `low` or `high`.
+    """
+    is_pair = isinstance(value, (tuple, list)) and len(value) == 2 and all(map(is_finite, value))
+    first, last = map(float, value) if is_pair else (0.0, 0.0)  # type: ignore[call-overload]
+    if low <= first < last <= high:
+        return first, last
+    bounds = f" in [{low:g}, {high:g}]" if math.isfinite(high - low) else ""
+    raise InvalidArgumentError(
+        f"`{name}` must be two finite, increasing numbers{bounds}, got {shown(value)}"
+    )
 
 
 def check_choice(

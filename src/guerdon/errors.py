@@ -55,52 +55,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "AlignmentError",
-    "AsyncRubricError",
-    "ClientError",
-    "ClientTimeoutError",
-    "ConfigConflictError",
-    "ConnectionLostError",
-    "CreditError",
-    "EnvDefinitionError",
-    "EnvError",
-    "EnvTimeoutError",
-    "EpisodeError",
-    "GuardTimeoutError",
-    "GuerdonError",
-    "InvalidActionError",
-    "InvalidArgumentError",
-    "InvalidObservationError",
-    "InvalidScoreError",
-    "JudgeError",
-    "LaunchError",
-    "LoadError",
-    "MissingExtraError",
-    "MissingInputError",
-    "NoAggregationError",
-    "PatternTimeoutError",
-    "PolicyError",
-    "RewardConfigError",
-    "RewardFunctionError",
-    "RolloutError",
-    "RubricDefinitionError",
-    "RubricError",
-    "RubricPathError",
-    "SandboxError",
-    "SandboxUnavailableError",
-    "ScoringError",
-    "ServerError",
-    "ServiceError",
-    "ServiceTimeoutError",
-    "ServiceUnavailableError",
-    "StateError",
-    "TestsError",
-    "TrackerError",
-    "TrajectoryError",
-    "WorkerError",
-]
-
 
 class GuerdonError(Exception):
     """The base class of every exception of this package."""
@@ -502,3 +456,10 @@ class ClientTimeoutError(ClientError, TimeoutError):
         super().__init__(message)
         self.seconds = seconds
         self.sent = sent
+
+
+__all__ = sorted(  # all of them
+    name
+    for name, each in vars().items()
+    if isinstance(each, type) and issubclass(each, GuerdonError)
+)

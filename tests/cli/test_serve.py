@@ -25,7 +25,7 @@ from tests.cli.inside import run_inside
 
 pytestmark = pytest.mark.edge  # real servers and processes
 
-PATIENCE = 10  # seconds after which what should happen is taken not to happen
+PATIENCE = 30  # seconds after which what should happen is taken not to happen
 
 WORLDS = """
     import os
@@ -300,15 +300,17 @@ JUDGED_REWARD = """
 """
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize("reward", [(), ("--reward", "reward.yaml")], ids=["own", "file"])
-def test_serve_services_are_those_of_the_judges(serving, tmp_path, reward):
+def test_serve_services_are_those_of_the_judges(serving, tmp_path, reward, processes):
     (tmp_path / "worlds.py").write_text(textwrap.dedent(WORLDS) + textwrap.dedent(JUDGED))
     (tmp_path / "reward.yaml").write_text(textwrap.dedent(JUDGED_REWARD))
     with ScriptedModel(["Score: 0.75"]) as model:
         (tmp_path / "services.yaml").write_text(
             f"style_judge: {{type: openai_llm, endpoint: '{model.endpoint}', model: m}}"
         )
-        server = serving("--services", "services.yaml", *reward, target="worlds.py:Judged")
+        options = ("--services", "services.yaml", "--processes", processes, *reward)
+        server = serving(*options, target="worlds.py:Judged")
         with EnvClient(server.url).sync() as client:
             client.reset()
             assert client.step({"content": "please"}).reward == 0.75

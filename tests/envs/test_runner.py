@@ -619,3 +619,107 @@ def test_env_runner_does_not_count_the_time_of_a_blocked_event_loop(hanging, mon
             threads.close()
 
     assert asyncio.run(main()).reward == 1.0
+
+
+def started(runner):
+    """Start a step; return the calls with which `finish` was called, and an event for the first."""
+    calls, ended = [], asyncio.Event()
+
+    def finish(call):
+        calls.append(call.error or call.result.reward)
+        ended.set()
+
+    runner.start_step(Move(), finish)
+    return calls, ended
+
+
+@pytest.mark.parametrize("kind", [World, AsyncWorld, Mixed])
+def test_env_runner_a_step_that_was_started_finishes_once(kind):
+    async def play(runner):
+        await runner.reset()
+        calls, ended = started(runner)
+        await ended.wait()
+        await runner.close(SOON)
+        assert calls == [1.0]
+
+    hosting(play, kind)
+
+
+def test_env_runner_a_step_that_was_started_without_an_environment_fails():
+    async def play(runner):
+        (error,), _ = started(runner)
+        assert isinstance(error, EpisodeError)
+
+    hosting(play, World)
+
+
+def test_env_runner_a_step_that_was_started_and_exceeds_its_time_limit_fails_once(hanging):
+    kind = hanging("step")
+
+    async def play(runner):
+        await runner.reset()
+        calls, ended = started(runner)
+        await ended.wait()
+        assert isinstance(calls[0], EnvTimeoutError)
+        assert runner.adapter is None
+        kind.go.set()
+        await heard(kind.was_closed)
+        await asyncio.sleep(0)
+        assert len(calls) == 1
+
+    hosting(play, kind, timeout_s=SHORT)
+
+
+def test_env_runner_closing_waits_for_an_async_step_that_is_cancelled_though_another_was_refused():
+    tidied = []
+
+    class Tidy(World):
+        async def step_async(self, action: Move, timeout_s=None, **kwargs):
+            try:
+                await asyncio.sleep(SOON)
+            finally:
+                await asyncio.sleep(SHORT)
+                tidied.append(action)
+
+    async def play(runner):
+        await runner.reset()
+        _, ended = started(runner)
+        await ended.wait()
+        (error,), _ = started(runner)
+        assert isinstance(error, EpisodeError)
+        await runner.close(SOON)
+        assert tidied
+
+    hosting(play, Tidy, timeout_s=SHORT)
+
+
+def test_env_runner_closing_abandons_a_step_that_was_started(hanging):
+    kind = hanging("step")
+
+    async def play(runner):
+        await runner.reset()
+        calls, _ = started(runner)
+        await heard(kind.hanging)
+        await runner.close(SOON)
+        assert not kind.was_closed.is_set()
+        kind.go.set()
+        await heard(kind.was_closed)
+        assert calls == []
+        assert kind.notes.count("close") == 1
+
+    hosting(play, kind)
+
+
+def test_env_runner_a_started_step_that_raises_needs_a_new_environment():
+    class Broken(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            raise OSError("broken")
+
+    async def play(runner):
+        await runner.reset()
+        for reason in ("broken", "the last step failed"):
+            calls, ended = started(runner)
+            await ended.wait()
+            assert reason in str(calls[0])
+
+    hosting(play, Broken, replaces_failed=True)

@@ -79,14 +79,14 @@ def _configured(
     """A factory of environments with the reward of a file; episodes don't advance its schedules."""
     from guerdon.config.pipeline import RewardPipeline, open_services
     from guerdon.config.runtime import RewardRuntime
-    from guerdon.envs.configured import with_pipeline, with_services
+    from guerdon.envs.configured import ServicesFactory, with_pipeline
     from guerdon.envs.environment import Environment
 
     if reward is None:
         with open_services(services) as mcp:
             if mcp is not None:
                 mcp.check()
-            yield with_services(factory, mcp)
+            yield ServicesFactory(factory, mcp)
         return
     with open_services(services) as mcp, RewardPipeline.of(reward, mcp=mcp) as pipeline:
         pipeline.make()  # raises what is wrong in the file, before what is not available

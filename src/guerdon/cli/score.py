@@ -188,7 +188,7 @@ def score(
         format=format,
         parameters=_named("--param", param),
         score_failed=score_failed,
-        credit=_credit(credit, state_key, credit_option, {"gamma": gamma, "omega": omega}),
+        credit=_credit(credit, state_key, credit_option, gamma=gamma, omega=omega),
         sandbox=_sandbox(sandbox, allow_read, limit, reuse),
         at=at,
         services=services,
@@ -227,18 +227,13 @@ def _credit(
     method: str | None,
     state_key: str,
     given: list[str] | None,
-    shortcuts: dict[str, float | None],
+    **shortcuts: float | None,
 ) -> CreditSettings | None:
-    known = {name: value for name, value in shortcuts.items() if value is not None}
-    others = _named("--credit-option", given)
-    for name in known.keys() & others.keys():
-        raise InvalidArgumentError(f"--credit-option {name} is given twice")
-    known |= others
+    own = [f"{name}={value}" for name, value in shortcuts.items() if value is not None]
+    known = _named("--credit-option", own + (given or []))
     if method is not None:
         return CreditSettings(method, state_key, known)
-    if known or state_key != "last":
-        unused = ", ".join([*known, *(["state-key"] if state_key != "last" else [])])
-        raise InvalidArgumentError(f"{unused}: these options require --credit METHOD")
+    _refuse("--credit METHOD", dict.fromkeys(known, True) | {"state-key": state_key != "last"})
     return None
 
 
@@ -250,11 +245,14 @@ def _sandbox(
         check_choice("--limit", name, [field.name for field in fields(Limits)])
     if level != "none":
         return SandboxSettings(level, Limits(**limits), tuple(allow_read or ()), reuse)
-    given_options = {"--limit": limits, "--allow-read": allow_read, "--reuse": reuse}
-    if any(given_options.values()):
-        unused = " and ".join(option for option, value in given_options.items() if value)
-        raise InvalidArgumentError(f"{unused}: these options require --sandbox auto")
+    _refuse("--sandbox auto", {"--limit": limits, "--allow-read": allow_read, "--reuse": reuse})
     return None
+
+
+def _refuse(required: str, given: dict[str, Any]) -> None:
+    unused = " and ".join(option for option, value in given.items() if value)
+    if unused:
+        raise InvalidArgumentError(f"{unused}: these options require {required}")
 
 
 # The report --------------------------------------------------------------------------------------

@@ -74,9 +74,8 @@ def serve(
     from guerdon.config.pipeline import RewardPipeline, open_services
     from guerdon.envs import ServerLimits, create_app
     from guerdon.envs import serve as serve_app
-    from guerdon.envs.configured import with_services
+    from guerdon.envs.configured import ServicesFactory
     from guerdon.envs.registry import find_environment
-    from guerdon.errors import InvalidArgumentError
 
     factory = find_environment(target)
     limits = ServerLimits(
@@ -90,18 +89,13 @@ def serve(
         ),
     )
     check_seconds("--grace", grace)
-    if services is not None and processes > 1:
-        raise InvalidArgumentError(
-            "--services can't be used with --processes: describe them under mcp_services of a "
-            "reward file, to which each process connects itself"
-        )
     options.check_token(token)
     _log(log_format, verbose)
     with open_services(services) as mcp:
         if mcp is not None and reward is None:  # else the server checks those of the reward
             mcp.check()
         app = create_app(
-            factory if mcp is None else with_services(factory, mcp),
+            factory if mcp is None else ServicesFactory(factory, mcp),
             env_name=name,
             reward=reward if reward is None else RewardPipeline.of(reward, mcp=mcp),
             limits=limits,

@@ -27,17 +27,6 @@ from pydantic_core import SchemaError
 
 from guerdon._problems import Problem, problems_of, unknown_key
 
-__all__ = [
-    "adapter_of",
-    "arguments_of",
-    "checked_arguments",
-    "config_class",
-    "convert",
-    "fields_of",
-    "hints",
-    "unknown_keys",
-]
-
 _EMPTY = Parameter.empty
 _LENIENT = ConfigDict(arbitrary_types_allowed=True)
 _FLAG = re.compile("must be (a finite number|an integer), got (false|true)")

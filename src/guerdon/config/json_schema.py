@@ -91,8 +91,6 @@ def _config_schema(
         return None  # a requirement of its package isn't installed
     if isinstance(make, Rubric | RewardFunction):
         return {"type": "object", "maxProperties": 0}
-    if not callable(make):
-        return None
     arguments, takes_all = arguments_of(make)
     by_name = {each.name: each for each in arguments}
     if CONFIG in by_name:

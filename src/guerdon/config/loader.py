@@ -17,8 +17,6 @@ from guerdon._problems import Place, Problem
 from guerdon._validation import is_finite
 from guerdon.errors import RewardConfigError
 
-__all__ = ["Document", "parse_document", "read_document", "to_yaml"]
-
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
 MAX_DIGITS = 1000

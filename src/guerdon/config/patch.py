@@ -23,8 +23,6 @@ from guerdon.config.annotations import unknown_keys
 from guerdon.config.schedules import Schedule
 from guerdon.config.schema import LISTS
 
-__all__ = ["Entry", "RewardPatch", "read_patch"]
-
 MAX_PROBLEMS = 100
 
 # Keys of a rendered configuration that can't be changed. Those in MOVING change as episodes begin,

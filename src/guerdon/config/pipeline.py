@@ -33,6 +33,8 @@ SUFFIXES = (".yaml", ".yml", ".json")
 class RewardPipeline:
     """A configuration with the services that its rubrics share.
 
+    A process that unpickles it connects to the services itself.
+
     Example:
         >>> from guerdon import RewardConfig, RewardPipeline
         >>> config = RewardConfig.from_yaml('''
@@ -107,15 +109,6 @@ class RewardPipeline:
             composer.__dict__[MADE_WITH] = digests
             connect_services(composer, mcp)
         return composer
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return the configuration: a process that unpickles it connects to the services itself."""
-        if self.mcp is not None and not self._owns_mcp:
-            raise InvalidArgumentError(
-                "services that were passed as `mcp` can't be sent to other processes; describe "
-                "them in `mcp_services` of the configuration"
-            )
-        return RewardPipeline, (self.config,)
 
     def check_services(self) -> None:
         """Check that every service is available.

@@ -20,8 +20,6 @@ from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fits_json
 
-__all__ = ["TunableField", "configure", "tunable_fields"]
-
 # The longest string that a field may be set to: enough for a choice, not for a template.
 MAX_TEXT = 200
 MAX_ITEMS = 10_000
@@ -277,8 +275,6 @@ def _check_size(value: Any, depth: int = 0) -> None:
             raise RewardConfigError(f"must have at most {MAX_ITEMS} items, got {len(value)}")
         for each in [*value, *value.values()] if isinstance(value, dict) else value:
             _check_size(each, depth + 1)
-    elif _is_number(value) and not is_finite(value):
-        raise RewardConfigError(f"must contain finite numbers, got {shown(value)}")
 
 
 def _is_number(value: Any) -> bool:

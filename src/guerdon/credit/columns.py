@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from guerdon.errors import CreditError
 
-__all__: list[str] = []
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Column = Sequence[Any] | NDArray[Any]
@@ -166,6 +164,7 @@ def _ordered(ids: list[Any]) -> list[int]:
 
 
 def is_hashable(value: Any) -> bool:
+    """Whether a value is hashable."""
     try:
         hash(value)
     except Exception:

@@ -11,8 +11,6 @@ import numpy as np
 
 from guerdon.credit.columns import Integers, is_hashable, row_error
 
-__all__: list[str] = []
-
 # Values of these types equal no value of another of them, so they are their own keys.
 _OWN_KEYS = frozenset({str, bytes, int, type(None)})
 

@@ -37,25 +37,28 @@ def with_pipeline(factory: Callable[[], Any], pipeline: RewardPipeline) -> Calla
         finally:
             current_pipeline.reset(token)
 
-    return with_services(make, pipeline.mcp)
+    return ServicesFactory(make, pipeline.mcp)
 
 
-def with_services(factory: Callable[[], Any], services: MCPClient | None) -> Callable[[], Any]:
-    """Return a factory of environments that have services, unless they set their own.
+class ServicesFactory:
+    """A factory of environments that have services, unless they set their own.
 
     Args:
         factory: Makes the environment.
         services: The services; None if there are none.
     """
 
-    def make() -> Any:
-        token = current_services.set(services)
+    def __init__(self, factory: Callable[[], Any], services: MCPClient | None) -> None:
+        self._factory = factory
+        self._services = services
+
+    def __call__(self) -> Any:
+        """Make an environment."""
+        token = current_services.set(self._services)
         try:
-            return factory()
+            return self._factory()
         finally:
             current_services.reset(token)
-
-    return make
 
 
 def refused_by_environment(error: Exception) -> RewardConfigError:

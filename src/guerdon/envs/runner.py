@@ -370,25 +370,25 @@ def _release_trajectories(environment: Environment[Any, Any, Any], claimed: list
 # Threads and tasks ---------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class EnvCall:
     """One call of an environment's code, in a worker thread or as a task of the event loop.
 
     Attributes:
         function: What to call, without arguments; of a task, it returns an awaitable.
         what: What the call does, for error messages.
-        owner: The name of the environment that it calls, for error messages.
-        waiting: Receives the result, if there is no `finish`.
-        finish: Called with the call in the event loop once it has ended, unless it was abandoned.
-        limit_s: Seconds that the call may take from its start, if it is watched.
-        added_s: Seconds that it may take in addition.
+        finish: Called with the call in the event loop once it has ended or its time is over,
+            unless it was abandoned; None after that.
+        runner: Runs the environment; None of a call that cleans up.
+        limit_s: Seconds that the call may take from its start.
         makes: Whether the result is an adapter, which is closed if the call is abandoned.
-        result: What the function returned; None once it was handed over.
-        error: What it raised.
+        is_step: Whether it is a step for which no task waits.
         submitted_at: When it was submitted, on the monotonic clock.
+        added_s: Seconds that it may take in addition.
+        result: What the function returned; None once it was handed over.
+        error: What it raised, or that its time is over.
         started_at: When it started; 0.0 before that.
         has_ended: Whether the event loop knows that it has ended.
-        is_delivered: Whether `waiting` has received the result.
         is_abandoned: Whether its result is dropped.
         closes: Closed when the call has ended, if it was abandoned.
         task: Its task, if it is one.
@@ -396,21 +396,26 @@ class EnvCall:
 
     function: Callable[[], Any]
     what: str
-    waiting: asyncio.Future[Any] | None = None
-    owner: str = ""
     finish: Callable[[EnvCall], None] | None = None
+    runner: EnvRunner | None = None
     limit_s: float = math.inf
-    added_s: float = 0.0
     makes: bool = False
-    result: Any = None
-    error: BaseException | None = None
-    submitted_at: float = 0.0
-    started_at: float = 0.0
-    has_ended: bool = False
-    is_delivered: bool = False
-    is_abandoned: bool = False
-    closes: Any = None
-    task: asyncio.Task[None] | None = None
+    is_step: bool = False
+    submitted_at: float = field(default_factory=monotonic)
+    # Those of the class, until they change: a step costs less so.
+    added_s: float = field(default=0.0, init=False)
+    result: Any = field(default=None, init=False)
+    error: BaseException | None = field(default=None, init=False)
+    started_at: float = field(default=0.0, init=False)
+    has_ended: bool = field(default=False, init=False)
+    is_abandoned: bool = field(default=False, init=False)
+    closes: Any = field(default=None, init=False)
+    task: asyncio.Task[None] | None = field(default=None, init=False)
+
+    @property
+    def owner(self) -> str:
+        """The name of the environment that it calls, for error messages."""
+        return "" if self.runner is None else self.runner.owner
 
     def run(self) -> None:
         """Make the call in this thread, and record what it raises."""
@@ -449,28 +454,19 @@ class EnvCall:
     def deliver(self) -> None:
         """Hand over the result in the event loop."""
         self.has_ended = True
-        if self.finish is not None:
-            self.finish(self)
-        elif self.waiting is not None and not self.waiting.done():  # else the time is over
-            self.is_delivered = True
-            if self.error is None:
-                self.waiting.set_result(self.result)
-            else:
-                self.waiting.set_exception(self.failure(self.error))
-        else:
-            return
-        self.result = self.waiting = None  # an idle environment keeps no observation in memory
+        self.end(self.error)
 
-    def failure(self, error: BaseException) -> Exception:
-        """Return what the call raised, as an exception that ends no event loop."""
-        return failure_of(self.what, error)
-
-    def end_if_late(self, now: float, blocked_s: float) -> None:
-        """End the waiting if the call's time is over; the arguments are those of `late`."""
-        if self.waiting is not None and not self.waiting.done():
-            error = self.late(now, blocked_s)
-            if error is not None:
-                self.waiting.set_exception(error)
+    def end(self, error: BaseException | None) -> None:
+        """Call `finish`, with an error that ends no event loop."""
+        if error is not None:
+            self.error = failure_of(self.what, error)
+            if self.is_step and self.runner is not None:
+                self.runner.step_failed(error)
+        finish, self.finish = self.finish, None
+        if finish is not None:
+            finish(self)
+            if not self.makes:
+                self.result = None  # an idle environment keeps no observation in memory
 
     def late(self, now: float, blocked_s: float) -> EnvTimeoutError | None:
         """Return the error of a call whose time is over.
@@ -505,8 +501,7 @@ class EnvThreads:
 
     Attributes:
         alarms: Called every `TICK_S` with the time on the monotonic clock, and the seconds for
-            which the event loop was blocked before: one timer for all calls costs less than one
-            for each.
+            which the event loop was blocked before: one timer for all costs less than one for each.
         loop: The event loop.
         threads: How many threads there are.
     """
@@ -520,6 +515,7 @@ class EnvThreads:
         self._name = name
         self._queue: SimpleQueue[EnvCall | None] = SimpleQueue()
         self._ended: deque[EnvCall] = deque()
+        self._limited: set[EnvCall] = set()  # those that run and have a time limit
         self._hanging: dict[EnvCall, None] = {}  # abandoned calls that still run, the oldest first
         self._outstanding = 0
         self._is_woken = False  # whether the loop knows that calls have ended
@@ -539,7 +535,10 @@ class EnvThreads:
         return bool(self._tasks)
 
     def start(self, call: EnvCall, *, is_async: bool = False) -> None:
-        """Start a call, in a thread or as a task."""
+        """Start a call, in a thread or as a task; it ends with an error once its time is over."""
+        if call.limit_s < math.inf:
+            self._limited.add(call)
+            self._set_ticker(call.submitted_at)
         if is_async:
             _wrap_tasks(self.loop)
             if self._loop_thread is None:
@@ -577,6 +576,7 @@ class EnvThreads:
         Returns:
             Whether the environment's code was called; if not, it will not be.
         """
+        self._limited.discard(call)
         call.closes = closes
         call.is_abandoned = True
         if call.has_ended:
@@ -594,7 +594,7 @@ class EnvThreads:
     def clean_up(self, call: EnvCall) -> asyncio.Future[Any]:
         """Close in a thread what an abandoned call has left."""
         closed = self.loop.create_future()
-        self.start(EnvCall(call.clean_up, "close", closed))
+        self.start(EnvCall(call.clean_up, "close", partial(settle, closed)))
         return closed
 
     def check(self) -> None:
@@ -615,8 +615,7 @@ class EnvThreads:
     def watch(self, alarm: Callable[[float, float], None]) -> None:
         """Call a function regularly, until it is removed from `alarms`."""
         self.alarms.add(alarm)
-        if self._ticker is None:
-            self._ticker = self.loop.call_later(TICK_S, self._tick, monotonic())
+        self._set_ticker(monotonic())
 
     def close(self) -> None:
         """End the threads, each when its call has ended."""
@@ -632,9 +631,18 @@ class EnvThreads:
         self._ticker = None
         now = monotonic()
         late = now - last - TICK_S
+        blocked_s = late if late > BLOCKED_S else 0.0
         for alarm in list(self.alarms):
-            alarm(now, late if late > BLOCKED_S else 0.0)
-        if self.alarms:
+            alarm(now, blocked_s)
+        for call in list(self._limited):
+            error = call.late(now, blocked_s)
+            if error is not None and call.runner is not None:
+                call.runner._abandon(call)
+                call.end(error)
+        self._set_ticker(now)
+
+    def _set_ticker(self, now: float) -> None:
+        if self._ticker is None and (self.alarms or self._limited):
             self._ticker = self.loop.call_later(TICK_S, self._tick, now)
 
     def _recruit(self) -> None:
@@ -714,6 +722,7 @@ class EnvThreads:
             call.function = lambda: awaitable
             self.start(call, is_async=True)
         else:
+            self._limited.discard(call)
             call.deliver()
 
     async def _run_task(self, call: EnvCall, thread: WatchedThread) -> None:
@@ -724,9 +733,20 @@ class EnvThreads:
         except BaseException as error:  # sys.exit() too: it ends a call, not the event loop
             call.error = error
         if not call.is_abandoned:
+            self._limited.discard(call)
             call.deliver()
         else:
             await call.clean_up_async(self)
+
+
+def settle(waiting: asyncio.Future[Any], call: EnvCall) -> None:
+    """Set how a call has ended, unless the one who waits for it was cancelled."""
+    if waiting.done():
+        return
+    if call.error is None:
+        waiting.set_result(call.result)
+    else:
+        waiting.set_exception(call.error)
 
 
 @functools.lru_cache(maxsize=512)
@@ -846,6 +866,7 @@ class EnvRunner:
 
     Attributes:
         adapter: That of the environment; None before it is made and after it was abandoned.
+        owner: The environment and the name, once it is made.
         timeout_s: Seconds that each call may take.
     """
 
@@ -858,9 +879,9 @@ class EnvRunner:
     configuration: Callable[[], RewardRuntime | None] = lambda: None
     name: str = ""
     adapter: Any = field(default=None, init=False)
+    owner: str = field(default="", init=False)
     _failure: str = field(default="", init=False)  # why the environment has to be reset first
     _call: EnvCall | None = field(default=None, init=False)  # the latest
-    _owner: str = field(default="", init=False)  # the environment and the name, once it is made
 
     async def open(self) -> None:
         """Make the environment.
@@ -870,10 +891,11 @@ class EnvRunner:
             Exception: What the factory raised.
         """
         self.threads.check()
+        self.owner = self.owner or self.name
         what = "making the environment"
         self.adapter = await self._run(self._make, what, self.timeout_s, makes=True)
         kind = type(self.adapter.environment).__name__
-        self._owner = f"{kind} in {self.name}" if self.name else kind
+        self.owner = f"{kind} in {self.name}" if self.name else kind
 
     def _make(self) -> Any:
         made = self.factory()
@@ -955,40 +977,24 @@ class EnvRunner:
             self.step_failed(error)
             raise
 
-    def start_step(self, action: Any, finish: Callable[[EnvCall], None]) -> bool:
-        """Start a step in a thread or a process, without the cost of a task.
-
-        The caller watches its time.
+    def start_step(self, action: Any, finish: Callable[[EnvCall], None]) -> None:
+        """Start a step without the cost of a task that waits for it.
 
         Args:
             action: The agent's action.
-            finish: Called in the event loop once it has ended, unless it was abandoned.
-
-        Returns:
-            False if the environment is async; then nothing was started.
-
-        Raises:
-            EpisodeError: There is no environment, or its last reset failed.
+            finish: Called with the call in the event loop once it has ended or its time is over;
+                not if the environment is closed meanwhile.
         """
         adapter = self.adapter
-        if adapter is None or self._failure:
-            self._refuse()
-        elsewhere = getattr(adapter, "start_step", None)  # in another process
-        if adapter.step_is_async and elsewhere is None:
-            return False
-        self._call = EnvCall(
-            partial(adapter.step, action),
-            "step",
-            owner=self._owner,
-            finish=finish,
-            limit_s=self.timeout_s,
-            submitted_at=monotonic(),
-        )
-        if elsewhere is not None:
-            elsewhere(action, self._call)
+        is_usable = adapter is not None and not self._failure
+        function = partial(adapter.step, action) if is_usable else self._refuse
+        call = EnvCall(function, "step", finish, self, self.timeout_s, is_step=True)
+        if is_usable:
+            self._call = call
+            self.threads.start(call, is_async=adapter.step_is_async)
         else:
-            self.threads.start(self._call)
-        return True
+            call.run()
+            call.deliver()
 
     def step_here(self, action: Any) -> Any:
         """Take a step of a sync environment in this thread, without the cost of an `EnvCall`.
@@ -1009,10 +1015,6 @@ class EnvRunner:
             self.step_failed(error)
             raise failure_of("step", error) from None
 
-    def late(self, now: float, blocked_s: float) -> EnvTimeoutError | None:
-        """Return the error of the step that was started if its time is over; see `EnvCall.late`."""
-        return None if self._call is None else self._call.late(now, blocked_s)
-
     def step_failed(self, error: BaseException) -> None:
         """Mark the environment as unusable, if this error requires a new one."""
         # One that refuses an action, or a step after its episode's end, still works.
@@ -1020,9 +1022,13 @@ class EnvRunner:
             self._failure = "the last step failed; reset it to make a new environment"
 
     def abandon(self) -> None:
-        """Abandon the call that was started last: the environment is closed once it has ended."""
-        if self._call is not None:
-            self._abandon(self._call)
+        """Abandon the step that was started, if it is running.
+
+        Its environment is closed once it has ended.
+        """
+        call = self._call
+        if call is not None and call.is_step and not call.has_ended:
+            self._abandon(call)
 
     async def state(self) -> State:
         """Return the state of the episode.
@@ -1052,7 +1058,8 @@ class EnvRunner:
     async def close(self, timeout_s: float, *, log: bool = True) -> Exception | None:
         """Close the environment, even if the caller is cancelled.
 
-        If an abandoned async call is still being cancelled, wait for its end.
+        A step that was started is abandoned. If an abandoned async call is still being cancelled,
+        wait for its end.
 
         Args:
             timeout_s: Seconds that it may take; then the environment is left behind.
@@ -1073,9 +1080,12 @@ class EnvRunner:
         return closing.result()
 
     async def _close(self, timeout_s: float, log: bool) -> Exception | None:
+        call = self._call
+        if call is not None:
+            self.abandon()
+            if call.task is not None and not call.task.done():
+                await asyncio.wait((call.task,), timeout=timeout_s)
         adapter, self.adapter = self.adapter, None
-        if self._call is not None and self._call.task is not None and not self._call.task.done():
-            await asyncio.wait((self._call.task,), timeout=timeout_s)
         if adapter is None:
             return None
         try:
@@ -1104,21 +1114,16 @@ class EnvRunner:
         is_async: bool = False,
         makes: bool = False,
     ) -> Any:
-        threads = self.threads
-        waiting = threads.loop.create_future()
-        self._call = call = EnvCall(
-            function, what, waiting, owner=self._owner or self.name, limit_s=limit_s, makes=makes
-        )
-        call.submitted_at = monotonic()
-        threads.start(call, is_async=is_async)
-        threads.watch(call.end_if_late)
+        waiting = self.threads.loop.create_future()
+        finish = partial(settle, waiting)
+        self._call = call = EnvCall(function, what, finish, self, limit_s, makes)
+        self.threads.start(call, is_async=is_async)
         try:
             return await waiting
         finally:
-            threads.alarms.discard(call.end_if_late)
-            if not call.is_delivered:
+            if waiting.cancelled() or not waiting.done():
                 self._abandon(call)
 
     def _abandon(self, call: EnvCall) -> None:
-        if self.threads.abandon(call, self.adapter):
+        if not call.is_abandoned and self.threads.abandon(call, self.adapter):
             self.adapter = None

@@ -40,8 +40,10 @@ FRAME_OVERHEAD = 8
 # MessagePack's extension type of an array, and the arrays that it may have.
 ARRAY = 1
 ARRAY_TYPES = ["|b1", "|i1", "|u1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<i8", "<u8", "<f8"]
-# Where a float of MessagePack may begin that is NaN or infinite.
-_MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
+# Where a float of MessagePack may begin that is NaN or infinite, one of 64 bits or of 32. Two
+# patterns that begin with a byte are found in a quarter of the time of one that has both.
+_MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+_MAYBE_NOT_FINITE_32 = re.compile(rb"\xca[\x7f\xff][\x80-\xff]")
 # Stands, with the index of an array, for that array while pydantic makes plain data. It is secret:
 # no text of an agent contains it.
 _TOKEN = secrets.token_hex(16)
@@ -77,7 +79,7 @@ def model_json(model: BaseModel, exclude: set[str] | None = None) -> bytes:
 
 def data_json(data: Any) -> bytes:
     """Return data as JSON, with arrays as nested lists; raise as `model_json` does."""
-    if isinstance(data, BaseModel):
+    if hasattr(data, "__pydantic_serializer__"):  # `isinstance` takes longer for a model's class
         return model_json(data)
     text = to_json(data, inf_nan_mode="constants", context=_LISTS, fallback=array_as_list)
     if b"NaN" in text or b"Infinity" in text:
@@ -223,8 +225,9 @@ class MsgpackCodec:
     def encode(self, number: int | None, kind: str, data: Any) -> bytes:
         """Return a call or an answer; raise as `model_json` does. An array may contain NaN."""
         arrays = _Arrays()
-        if isinstance(data, BaseModel):
-            plain = data.__pydantic_serializer__.to_python(
+        serializer = getattr(data, "__pydantic_serializer__", None)
+        if serializer is not None:
+            plain = serializer.to_python(
                 data, mode="json", context=arrays, fallback=arrays.keep_array
             )
         else:
@@ -279,7 +282,9 @@ class MsgpackCodec:
             content = self._decode(frame)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        if not is_trusted and _MAYBE_NOT_FINITE.search(frame):
+        if not is_trusted and (
+            _MAYBE_NOT_FINITE.search(frame) or _MAYBE_NOT_FINITE_32.search(frame)
+        ):
             check_finite(content)
         return content
 

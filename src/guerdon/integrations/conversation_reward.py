@@ -23,11 +23,6 @@ from guerdon.rubrics.functions.loading import load_reward
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.evaluate_result import EvaluateResult
 
-__all__ = [
-    "ConversationReward", "OnInvalid", "RewardLike", "one_at_a_time", "or_nan", "score_of",
-    "substitute", "with_ground_truth",
-]  # fmt: skip
-
 RewardLike: TypeAlias = "RubricLike | str | Path"
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,6 @@ from typing import Any
 
 from guerdon.errors import MissingExtraError
 
-__all__ = ["import_framework"]
-
 
 def import_framework(module: str, install: str) -> Any:
     """Import a module of a framework.

@@ -11,7 +11,6 @@ from pydantic import ConfigDict
 from guerdon._validation import check_number
 from guerdon.errors import RewardFunctionError
 from guerdon.integrations.conversation_reward import (
-    OnInvalid,
     RewardLike,
     one_at_a_time,
     score_of,
@@ -19,6 +18,7 @@ from guerdon.integrations.conversation_reward import (
     with_ground_truth,
 )
 from guerdon.integrations.framework import import_framework
+from guerdon.integrations.stepping import OnInvalid
 from guerdon.rubrics.containers import WeightedSum
 from guerdon.types.content import text_or_parts
 from guerdon.types.evaluate_result import EvaluateResult

@@ -12,7 +12,6 @@ from guerdon._background import run
 from guerdon._validation import shown
 from guerdon.errors import EnvError, InvalidArgumentError
 from guerdon.integrations.conversation_reward import (
-    OnInvalid,
     RewardLike,
     one_at_a_time,
     or_nan,
@@ -20,6 +19,7 @@ from guerdon.integrations.conversation_reward import (
     substitute,
 )
 from guerdon.integrations.framework import import_framework
+from guerdon.integrations.stepping import OnInvalid
 from guerdon.integrations.text_episode import (
     OBSERVATION,
     MakeEnv,

@@ -84,7 +84,7 @@ def score_dataset(
     given = None if isinstance(reward, str) else reward
     # A copy, as each actor has one: what it opens is closed.
     with ScoringPipeline(job, cloudpickle.loads(cloudpickle.dumps(given))) as pipeline:
-        together, fingerprint = pipeline.takes_groups, pipeline.fingerprint
+        together, fingerprint = pipeline.takes_groups, pipeline.scorer.fingerprint
     workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
     program = cloudpickle.dumps((job, given, fingerprint))
     options = {
@@ -112,7 +112,7 @@ class _Scorer:
         job, reward, fingerprint = cloudpickle.loads(program)
         self._pipeline = ScoringPipeline(job, reward)
         # A class that was sent by value has no source here.
-        self._pipeline.set_fingerprint(fingerprint)
+        self._pipeline.scorer.fingerprint = fingerprint
 
     def __call__(self, table: Any) -> Any:
         rows = rows_of_table(table)

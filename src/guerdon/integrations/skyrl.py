@@ -11,7 +11,6 @@ from typing import Any
 from guerdon._background import run
 from guerdon.envs.runner import reset_arguments
 from guerdon.integrations.conversation_reward import (
-    OnInvalid,
     RewardLike,
     one_at_a_time,
     or_nan,
@@ -19,6 +18,7 @@ from guerdon.integrations.conversation_reward import (
     substitute,
 )
 from guerdon.integrations.framework import import_framework
+from guerdon.integrations.stepping import OnInvalid
 from guerdon.integrations.text_episode import (
     MakeEnv,
     TextEpisode,

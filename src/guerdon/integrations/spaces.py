@@ -19,8 +19,6 @@ except ImportError as error:
     message = "this module needs the package gymnasium: pip install 'guerdon[gymnasium]'"
     raise MissingExtraError(message, extra="gymnasium") from error
 
-__all__ = ["ModelSpace", "OwnSpace", "SpaceOptions", "spaces_of"]
-
 BESIDE = {"done", "reward", "metadata"}  # returned beside the observation
 LONGEST = 10_000  # characters of a text without a limit
 INSTEAD = "pass a space, and a function that converts to or from it"

@@ -13,8 +13,6 @@ from guerdon.errors import EnvError
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.types.observation import Observation
 
-__all__ = ["LocalEnvironment", "MakeEnv", "OnInvalid", "ends", "failure_reason", "reward_of"]
-
 MakeEnv: TypeAlias = Callable[[], Environment[Any, Any, Any]]
 OnInvalid: TypeAlias = Literal["raise"] | float
 

@@ -14,15 +14,6 @@ from guerdon.integrations.stepping import failure_reason
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import observation_text
 
-__all__ = [
-    "MakeEnv",
-    "TextEpisode",
-    "ToAction",
-    "ToText",
-    "read_action_text",
-    "with_observation",
-]
-
 # What a text of a data set or of a caller has in the place of an observation.
 OBSERVATION = "{observation}"
 

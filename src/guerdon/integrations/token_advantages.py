@@ -12,8 +12,6 @@ from guerdon.credit.batch import StepBatch
 from guerdon.credit.credit import Credit
 from guerdon.credit.estimators import dr_grpo, grpo, rloo
 
-__all__ = ["ESTIMATORS_OF_OUTCOMES", "Estimate", "token_advantages"]
-
 Estimate: TypeAlias = Callable[[StepBatch], Credit]
 
 

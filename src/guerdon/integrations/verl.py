@@ -16,7 +16,6 @@ from guerdon.credit.estimators import ESTIMATORS
 from guerdon.envs import reset_arguments
 from guerdon.errors import InvalidArgumentError, RewardFunctionError
 from guerdon.integrations.conversation_reward import (
-    OnInvalid,
     RewardLike,
     one_at_a_time,
     or_nan,
@@ -24,6 +23,7 @@ from guerdon.integrations.conversation_reward import (
     substitute,
 )
 from guerdon.integrations.framework import import_framework
+from guerdon.integrations.stepping import OnInvalid
 from guerdon.integrations.text_episode import (
     MakeEnv,
     TextEpisode,

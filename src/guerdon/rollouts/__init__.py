@@ -1,76 +1,32 @@
 """Rollouts: playing, reading, scoring, aligning and crediting them."""
 
-from guerdon.rollouts.agents import agent_results
-from guerdon.rollouts.alignment import (
-    AlignedBatch,
-    AlignedRollout,
-    AlignmentReport,
-    RLDataAligner,
-)
-from guerdon.rollouts.comparing.changes import RewardChange
-from guerdon.rollouts.comparing.comparison import (
-    Comparison,
-    ComparisonJob,
-    ComparisonReport,
-    compare_rewards,
-    compare_rows,
-)
-from guerdon.rollouts.crediting import (
-    CreditSettings,
-    apply_credit,
-    system_apply_gigpo_to_batch_steps,
-)
-from guerdon.rollouts.playing.observations import observation_text
-from guerdon.rollouts.playing.openai_policy import OpenAIPolicy
-from guerdon.rollouts.playing.policies import (
-    AgentPolicy,
-    PolicyOutput,
-    ReplayPolicy,
-    ScriptedPolicy,
-)
-from guerdon.rollouts.playing.record import RolloutRecord
-from guerdon.rollouts.playing.worker import RLRolloutWorker
-from guerdon.rollouts.scoring.job import ScoringJob, ScoringReport
-from guerdon.rollouts.scoring.reading import read_rollouts
-from guerdon.rollouts.scoring.result_rows import ResultRow
-from guerdon.rollouts.scoring.scorers import (
-    FunctionScorer,
-    RubricScorer,
-    SandboxSettings,
-    score_rollouts,
-)
-from guerdon.rollouts.scoring.summary import Summary
+from __future__ import annotations
 
-__all__ = [
-    "AgentPolicy",
-    "AlignedBatch",
-    "AlignedRollout",
-    "AlignmentReport",
-    "Comparison",
-    "ComparisonJob",
-    "ComparisonReport",
-    "CreditSettings",
-    "FunctionScorer",
-    "OpenAIPolicy",
-    "PolicyOutput",
-    "RLDataAligner",
-    "RLRolloutWorker",
-    "ReplayPolicy",
-    "ResultRow",
-    "RewardChange",
-    "RolloutRecord",
-    "RubricScorer",
-    "SandboxSettings",
-    "ScoringJob",
-    "ScoringReport",
-    "ScriptedPolicy",
-    "Summary",
-    "agent_results",
-    "apply_credit",
-    "compare_rewards",
-    "compare_rows",
-    "observation_text",
-    "read_rollouts",
-    "score_rollouts",
-    "system_apply_gigpo_to_batch_steps",
-]
+from typing import TYPE_CHECKING
+
+from guerdon._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from guerdon.rollouts.agents import *
+    from guerdon.rollouts.alignment import *
+    from guerdon.rollouts.comparing.changes import *
+    from guerdon.rollouts.comparing.comparison import *
+    from guerdon.rollouts.crediting import *
+    from guerdon.rollouts.playing.observations import *
+    from guerdon.rollouts.playing.openai_policy import *
+    from guerdon.rollouts.playing.policies import *
+    from guerdon.rollouts.playing.record import *
+    from guerdon.rollouts.playing.worker import *
+    from guerdon.rollouts.scoring.job import *
+    from guerdon.rollouts.scoring.reading import *
+    from guerdon.rollouts.scoring.result_rows import *
+    from guerdon.rollouts.scoring.scorers import *
+    from guerdon.rollouts.scoring.summary import *
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    *("scoring.reading", "scoring.result_rows", "scoring.summary", "scoring.scorers"),
+    *("scoring.job", "agents", "alignment", "crediting", "playing.record", "playing.policies"),
+    *("playing.observations", "playing.openai_policy", "playing.worker", "comparing.changes"),
+    "comparing.comparison",
+)

@@ -25,10 +25,7 @@ from guerdon.types.rollout import Rollout, StepData
 if TYPE_CHECKING:
     from guerdon.credit import Credit, StepBatch
 
-__all__ = [
-    "CreditSettings", "RowCredit", "StateKey", "apply_credit", "as_state_key", "last_messages",
-    "system_apply_gigpo_to_batch_steps", "whole_history",
-]  # fmt: skip
+__all__ = ["CreditSettings", "apply_credit", "system_apply_gigpo_to_batch_steps"]
 
 StateKey: TypeAlias = Callable[[StepData], Any]
 

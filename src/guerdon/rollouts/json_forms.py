@@ -8,8 +8,6 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-__all__ = ["as_json", "as_text", "group_key", "json_items", "parse_json"]
-
 # How deep values that aren't JSON data may be nested.
 MAX_DEPTH = 20
 

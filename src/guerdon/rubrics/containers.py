@@ -151,7 +151,7 @@ class Sequential(Container):
         if not children:
             return (1.0, 1.0)
         last = children[-1]._range()
-        return last if len(children) == 1 else _with_zero(last)
+        return last if len(children) == 1 else with_zero(last)
 
     def _needs(self, name: str) -> str | None:
         names = list(self._children)
@@ -220,7 +220,7 @@ class Gate(Container):
         return 0.0
 
     def _range(self) -> tuple[float, float] | None:
-        return _with_zero(self._only_child()._range()) if self._children else None
+        return with_zero(self._only_child()._range()) if self._children else None
 
     def _needs(self, name: str) -> str | None:
         return f"passes at {self.threshold:g}"
@@ -556,5 +556,6 @@ def check_range(rubric: Rubric, declared: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def _with_zero(declared: tuple[float, float] | None) -> tuple[float, float] | None:
+def with_zero(declared: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return a range with 0.0 in it, the score of a rubric that others stop; None is unknown."""
     return None if declared is None else (min(0.0, declared[0]), max(0.0, declared[1]))

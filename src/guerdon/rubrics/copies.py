@@ -14,8 +14,6 @@ from anyio.lowlevel import RunVar
 from guerdon.rubrics.evaluation import ThreadCalls
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["ROLLOUTS", "RubricCopies"]
-
 # Rollouts that an async tree scores at the same time, in one event loop.
 ROLLOUTS = 32
 

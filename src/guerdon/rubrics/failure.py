@@ -31,10 +31,6 @@ def finite(rubric: Any, value: Any) -> float:
             f"{name} returned an awaitable, but its tree has no async member; "
             "write `async def forward`"
         )
-    if hasattr(kind, "named_rubrics"):
-        raise InvalidScoreError(
-            f"{name} returned a rubric; a factory of rubrics takes no arguments", value=value
-        )
     shown = repr(value) if kind in (float, type(None)) else f"{value!r:.80} ({kind.__name__})"
     raise InvalidScoreError(f"{name} returned {shown}; a score must be a finite float", value=value)
 

@@ -12,7 +12,7 @@ from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import unwrapped
 
-__all__ = ["FunctionRubric", "RubricLike", "as_rubric"]
+__all__ = ["FunctionRubric", "as_rubric"]
 
 RewardCallable: TypeAlias = Callable[[Any, Any], "float | Awaitable[float]"]
 # Parameters of reward functions on messages, and of those of TRL and verl.

@@ -11,7 +11,7 @@ from guerdon._logging import step_logger
 from guerdon._validation import check_choice, check_integer, check_seconds
 from guerdon.errors import GuardTimeoutError, InvalidArgumentError
 from guerdon.rubrics import step_rewards
-from guerdon.rubrics.containers import Container
+from guerdon.rubrics.containers import Container, with_zero
 from guerdon.rubrics.evaluation import adaptive, run_async, score_child
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.recording import Frame, current, enter
@@ -194,9 +194,7 @@ class Guarded(Container):
 
     def _range(self) -> tuple[float, float] | None:
         declared = self._only_child()._range() if self._children else None
-        if declared is None or self._on_error != "zero":
-            return declared
-        return min(0.0, declared[0]), max(0.0, declared[1])
+        return with_zero(declared) if self._on_error == "zero" else declared
 
     def _needs(self, name: str) -> str | None:
         limits = [f"within {self.timeout:g} s"] if self.timeout is not None else []

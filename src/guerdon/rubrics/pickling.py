@@ -13,8 +13,6 @@ from guerdon._loading import PREFIX, load_module
 from guerdon.errors import RubricDefinitionError
 from guerdon.rubrics.state import unwrapped
 
-__all__ = ["PickledState", "files_of", "is_importable", "made_after"]
-
 # They pickle functions and classes by their code, not by their names.
 BY_CODE = {"cloudpickle", "dill"}
 

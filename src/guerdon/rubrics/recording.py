@@ -24,6 +24,8 @@ from guerdon.types.score import Score
 if TYPE_CHECKING:
     import anyio
 
+__all__ = ["is_pending"]
+
 logger = step_logger("guerdon.rubrics")
 
 

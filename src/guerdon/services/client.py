@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from guerdon._background import SharedClient, on_background, run
+from guerdon._loading import import_extra
 from guerdon._problems import Place, place_text
 from guerdon._validation import did_you_mean, shown
 from guerdon.errors import (
     InvalidArgumentError,
-    MissingExtraError,
     ServiceError,
     ServiceUnavailableError,
 )
@@ -291,12 +291,7 @@ def require_mcp() -> None:
     Raises:
         MissingExtraError: It isn't installed, or too old.
     """
-    try:
-        import mcp.server  # noqa: F401
-    except ImportError as error:  # also of an mcp before version 2
-        raise MissingExtraError(
-            "MCPClient requires the package mcp: pip install 'guerdon[judge]'", extra="judge"
-        ) from error
+    import_extra("mcp.server", "judge", "MCPClient")
 
 
 def _name(name: object) -> str:

@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from guerdon._problems import validated_state
-from guerdon._validation import check_choice, check_integer, check_type, is_finite, shown
+from guerdon._validation import (
+    check_choice,
+    check_integer,
+    check_range,
+    check_type,
+    is_finite,
+    shown,
+)
 from guerdon.credit.columns import Floats, Integers, listed, number
 from guerdon.errors import InvalidArgumentError, StateError
 from guerdon.tracking.statistics import (
@@ -137,8 +144,8 @@ class RewardNormalizer:
     ) -> None:
         self.method = check_choice("method", method, STATISTICS)
         self.per_environment = check_type("per_environment", per_environment, bool)
-        self.clip_range = None if clip_range is None else _check_range("clip_range", clip_range)
-        self.percentiles = _check_range("percentiles", percentiles, within=(0.0, 100.0))
+        self.clip_range = None if clip_range is None else check_range("clip_range", clip_range)
+        self.percentiles = check_range("percentiles", percentiles, low=0, high=100)
         self.max_environments = check_integer("max_environments", max_environments, low=1)
         self._frozen = False
         self._known: Known = {}
@@ -385,17 +392,6 @@ class RewardNormalizer:
 def _divisor(scale: Scale) -> float:
     is_spread = scale.spread >= SMALLEST_SPREAD and scale.spread > ROUNDING * abs(scale.center)
     return scale.spread if is_spread else 1.0
-
-
-def _check_range(name: str, value: Any, *, within: Range | None = None) -> Range:
-    is_pair = isinstance(value, tuple | list) and len(value) == 2 and all(map(is_finite, value))
-    low, high = map(float, value) if is_pair else (0.0, 0.0)
-    if low >= high or (within is not None and not within[0] <= low < high <= within[1]):
-        bounds = f" in [{within[0]:g}, {within[1]:g}]" if within else ""
-        raise InvalidArgumentError(
-            f"`{name}` must be two finite, increasing numbers{bounds}, got {shown(value)}"
-        )
-    return low, high
 
 
 # Reading the arguments of a call ------------------------------------------------------------------

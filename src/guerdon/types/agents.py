@@ -8,8 +8,6 @@ from typing import Any
 from guerdon._validation import as_score, shown
 from guerdon.errors import GuerdonError
 
-__all__ = ["AGENT", "AGENT_REWARDS", "check_agent_rewards"]
-
 # The keys of an observation's metadata, and of a step's `step_info`.
 AGENT = "agent"
 AGENT_REWARDS = "agent_rewards"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["is_text_part", "text_or_parts"]
-
 
 def text_or_parts(content: Any) -> Any:
     """Return the text of a list of text parts; any other content unchanged.

@@ -9,8 +9,6 @@ from pydantic import BeforeValidator, StrictInt
 
 from guerdon._validation import as_score
 
-__all__ = ["FiniteFloat", "Index", "Metrics"]
-
 
 def _finite(value: Any) -> Any:
     number = as_score(value)

@@ -12,7 +12,7 @@ from guerdon import Action, Environment, Observation, Rubric, State
 from guerdon._http import bound_socket, url_of
 from guerdon.envs.server.uvicorn_server import _Server
 
-SOON = 10  # seconds after which what should happen is taken not to happen
+SOON = 30  # seconds after which what should happen is taken not to happen
 
 
 def run(coroutine):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.server import ServerProtocol
 
-from guerdon.envs.client.session import RemoteSession
+from guerdon.envs.client.session import Connector, RemoteSession
 from guerdon.envs.client.transport import NetworkTransport, http_url, websocket_url
 from guerdon.errors import (
     ClientTimeoutError,
@@ -32,6 +32,10 @@ from tests.envs.client.servers import (
 LONG, SHORT = 5.0, 0.02
 
 
+def new_session(url, **options):
+    return RemoteSession(Connector(url, **options))
+
+
 def question(number=0):
     return json.dumps({"type": "step", "data": {"number": number}}).encode()
 
@@ -46,7 +50,7 @@ class opened:
     """A session to a server, connected."""
 
     def __init__(self, server, **options):
-        self._session = RemoteSession(websocket_url(server.url), **options)
+        self._session = new_session(websocket_url(server.url), **options)
 
     async def __aenter__(self):
         await self._session.open()
@@ -114,7 +118,7 @@ def unused_port():
 
 def test_remote_session_raises_if_nothing_listens():
     async def play():
-        session = RemoteSession(f"ws://127.0.0.1:{unused_port()}/ws", connect_timeout_s=LONG)
+        session = new_session(f"ws://127.0.0.1:{unused_port()}/ws", connect_timeout_s=LONG)
         for _ in range(2):  # the second time as quickly as the first
             async with asyncio.timeout(LONG / 2):
                 with pytest.raises(ConnectionLostError, match="can't connect to ws://127"):
@@ -127,7 +131,7 @@ def test_remote_session_raises_if_nothing_listens():
 def test_remote_session_raises_for_an_unknown_host():
     async def play():
         with pytest.raises(ConnectionLostError, match="can't connect"):
-            await RemoteSession("ws://unknown.invalid/ws").open()
+            await new_session("ws://unknown.invalid/ws").open()
 
     run(play())
 
@@ -140,7 +144,7 @@ def test_remote_session_raises_timeout_if_the_server_is_silent():
 
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            session = RemoteSession(f"ws://127.0.0.1:{port}/ws", connect_timeout_s=SHORT)
+            session = new_session(f"ws://127.0.0.1:{port}/ws", connect_timeout_s=SHORT)
             with pytest.raises(ClientTimeoutError, match=r"within 0\.02 s") as raised:
                 await session.open()
             assert raised.value.seconds == SHORT
@@ -160,7 +164,7 @@ def test_remote_session_raises_if_the_server_speaks_another_protocol(reply):
         async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             with pytest.raises((ConnectionLostError, ServerError)):
-                await RemoteSession(f"ws://127.0.0.1:{port}/ws").open()
+                await new_session(f"ws://127.0.0.1:{port}/ws").open()
 
     run(play())
 
@@ -175,7 +179,7 @@ def test_remote_session_reports_why_the_server_refuses():
 
         async with Scripted(speak, process_request=refuse) as server:
             with pytest.raises(ServerError, match="wrong token") as raised:
-                await RemoteSession(websocket_url(server.url)).open()
+                await new_session(websocket_url(server.url)).open()
             assert raised.value.code == "401"
 
     run(play())
@@ -636,7 +640,7 @@ def test_remote_session_raises_if_the_server_answers_no_ping():
 
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            session = RemoteSession(
+            session = new_session(
                 f"ws://127.0.0.1:{port}/ws", transport=NetworkTransport(keepalive_s=SHORT)
             )
             await session.open()
@@ -661,7 +665,7 @@ def test_remote_session_aborts_a_request_that_is_cancelled_while_sending():
 
         async with await asyncio.start_server(stuck, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            session = RemoteSession(f"ws://127.0.0.1:{port}/ws")
+            session = new_session(f"ws://127.0.0.1:{port}/ws")
             await session.open()
             socket = session._socket
             sending = asyncio.create_task(session.request(b"x" * 50_000_000, "observation", LONG))

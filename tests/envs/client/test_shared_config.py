@@ -8,7 +8,14 @@ import pytest
 
 from guerdon.envs.client import shared_config
 from guerdon.envs.client.shared_config import SharedConfig
-from guerdon.errors import ClientTimeoutError, ConnectionLostError, GuerdonError, ServerError
+from guerdon.errors import (
+    ClientTimeoutError,
+    ConfigConflictError,
+    ConnectionLostError,
+    GuerdonError,
+    RewardConfigError,
+    ServerError,
+)
 
 FAULTS = ["unreachable", "unanswered", "answer lost", "late", "refused", "failed", "restarted"]
 
@@ -38,37 +45,37 @@ class Server:
 
     def apply(self, change):
         if change["version"] != self.config["version"]:
-            raise ServerError("changed", code="412", details={"version": self.config["version"]})
+            raise ConfigConflictError("changed")
         weight = change["weights"]["a"] if "weights" in change else change["per_turn"][0]["weight"]
         if weight != self.weight:
             self.changes.append((self.weight, weight))
             self.weight = weight
         return {"status": "ok", "config": self.config}
 
-    async def post(self, path, json):
+    async def update_config(self, change):
         await asyncio.sleep(0)
         fault = self.fault
         if not self.is_permanent:
             self.fault = ""
         if fault == "answer lost":
-            self.apply(json)
+            self.apply(change)
         if fault == "late":
-            asyncio.get_running_loop().create_task(self.apply_late(json))
+            asyncio.get_running_loop().create_task(self.apply_late(change))
         if fault == "restarted":
             self.restart()
             self.lose()
-        if fault == "refused" and "weights" in json:
-            raise ServerError("refused", code="422", errors=["too heavy"])
+        if fault == "refused" and "weights" in change:
+            raise RewardConfigError("too heavy")
         if fault == "failed":
             raise ServerError("failed", code="500")
         if fault not in ("", "refused"):
             raise ClientTimeoutError(fault, seconds=1.0)
-        return self.apply(json)
+        return self.apply(change)
 
     async def apply_late(self, change):
         for _ in range(random.randrange(9)):
             await asyncio.sleep(0)
-        with contextlib.suppress(ServerError):
+        with contextlib.suppress(ConfigConflictError):
             self.apply(change)
 
     async def close(self):

@@ -24,7 +24,7 @@ class Seen(Observation):
 
 @pytest.fixture
 def ends():
-    return Codec("here", "there"), Codec("there", "here")
+    return Codec(), Codec()
 
 
 def sent(ends, value=None, error=None):
@@ -43,7 +43,7 @@ def sent(ends, value=None, error=None):
     note=st.text(),
 )
 def test_codec_models_arrive_unchanged(value, metadata, extra, note):
-    ends = Codec("here", "there"), Codec("there", "here")
+    ends = Codec(), Codec()
     for seen in (
         Seen(value=value, metadata=metadata, **extra),
         Seen(),
@@ -129,6 +129,8 @@ def test_codec_errors_are_described_by_the_same_text(ends, error):
 
 
 def test_codec_a_result_that_cannot_be_read_is_an_error_of_its_slot(ends):
-    slot, value, error, _ = ends[1].read_result(7, pickle.dumps((99, {}, set(), None, None)))
+    slot, value, error, _ = ends[1].read_result(
+        7, pickle.dumps((("no:name", {}, set(), None, None), None, None))
+    )
     assert (slot, value) == (7, None)
     assert isinstance(error, InvalidObservationError)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import resource
 import signal
@@ -13,6 +14,7 @@ import textwrap
 import threading
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -269,12 +271,15 @@ def test_process_backend_a_call_that_waits_for_its_worker_is_not_late():
     play(main)
 
 
-def test_process_backend_a_factory_that_kills_its_worker_is_not_tried_again_without_end():
+def test_process_backend_every_reset_that_kills_its_worker_says_why():
     async def main():
         async with new_pool(1) as pool:
-            for _ in range(4):
-                (last,) = await pool.reset_batch(do="exit")
-            assert "that happened 3 times without a result" in last.metadata["error"]
+            for _ in range(2):
+                last = await pool.reset_batch(do="exit")
+                assert errors(last) == [
+                    "WorkerError: the worker process exited with code 7 in reset of slot 0"
+                ]
+            assert errors(await pool.reset_batch()) == [None]
 
     play(main)
 
@@ -389,6 +394,29 @@ def test_process_backend_results_that_exceed_the_memory_together_arrive_unchange
                 if sent < 200:
                     sizes[slot], sent = 10**6 + sent, sent + 1
                     pool.send(slot, {"size": sizes[slot]})
+
+    play(main)
+
+
+def test_process_backend_a_result_that_ends_with_the_memory_arrives(monkeypatch):
+    lengths = []
+    read = processes.Codec.read_result
+
+    def read_result(self, slot, data):
+        lengths.append(len(data))
+        return read(self, slot, data)
+
+    monkeypatch.setattr(processes.Codec, "read_result", read_result)
+
+    async def main():
+        async with new_pool(2) as pool:
+            await pool.reset_batch()
+            size = 3 * 10**7
+            await pool.step_batch([{"size": size}, None])
+            size += processes.HALF - processes.FIRST - 8 - lengths[-1]
+            stepped = await pool.step_batch([{"size": size}, {"size": 3}], timeout_s=SOON / 2)
+            assert errors(stepped) == [None, None]
+            assert [len(seen.frame) for seen in stepped] == [size, 3]
 
     play(main)
 
@@ -508,6 +536,37 @@ class Parametrized(Seen, Generic[T]):
 class GenericWorld(World):
     def step(self, action, timeout_s=None, **kwargs):
         return Parametrized[int](item=3)
+
+
+def test_process_backend_a_module_that_is_reloaded_has_its_present_classes(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    file = tmp_path / "world-v2.py"  # which is no identifier
+
+    async def main(module):
+        async with new_pool(1, env=module.Played) as pool:
+            await pool.reset_batch()
+            (seen,) = await pool.step_batch([{}])
+            assert type(seen) is module.Played.Seen
+            assert seen.place == "sea"
+
+    for default in ("land", "sea"):
+        source = f"""
+        from guerdon import Observation
+        from tests.envs.worlds import World
+
+        class Played(World):
+            class Seen(Observation):
+                place: str = "{default}"
+            def step(self, action, timeout_s=None, **kwargs):
+                return self.Seen(place="sea")
+        """
+        file.write_text(textwrap.dedent(source))
+        module = importlib.import_module(file.stem)
+        if default == "sea":
+            importlib.reload(module)
+        play(partial(main, module))
+    del sys.modules[file.stem]
 
 
 def test_process_backend_models_of_a_generic_class_keep_their_class():

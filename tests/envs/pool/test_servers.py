@@ -158,13 +158,21 @@ async def rewards(pool):
     return [each.reward for each in await pool.step_batch([{"message": "hello"}] * len(pool))]
 
 
-async def weights(*served):
+async def configurations(*served):
     found = []
     for each in served:
         async with HTTPEnvClient(each.url) as client:
-            config = await client.get_config()
-            found.append((config["version"], [entry["weight"] for entry in config["per_turn"]]))
+            found.append(await client.get_config())
     return found
+
+
+def is_same(configs):
+    """Whether servers score alike; their versions count the changes of each."""
+    return len({(each["fingerprint"], str(each["per_turn"])) for each in configs}) == 1
+
+
+def weights(config):
+    return [entry["weight"] for entry in config["per_turn"]]
 
 
 def test_env_pool_update_config_changes_all_servers(serve):
@@ -176,8 +184,9 @@ def test_env_pool_update_config_changes_all_servers(serve):
             assert answer["status"] == "ok"
             assert await rewards(pool) == [4.0] * 4
             await pool.update_config({"training_step": 7})
-            first, second = await weights(one, two)
-            assert first == second == (answer["config"]["version"], [3.0, 2.0])
+            first, second = await configurations(one, two)
+            assert first["version"] == second["version"] == answer["config"]["version"]
+            assert weights(first) == weights(second) == [3.0, 2.0]
 
     run(main())
 
@@ -186,7 +195,7 @@ def test_env_pool_update_config_that_is_invalid_changes_no_server(serve):
     async def main():
         one, two = serve(), serve()
         async with EnvPool([one.url, two.url], n=2) as pool:
-            before = await weights(one, two)
+            before = await configurations(one, two)
             with pytest.raises(RewardConfigError, match="nothing was changed"):
                 await pool.update_config({"weights": {"a": 3.0, "none": 1.0}})
             with pytest.raises(ConfigConflictError):
@@ -195,8 +204,8 @@ def test_env_pool_update_config_that_is_invalid_changes_no_server(serve):
                 await pool.update_config({"weights": {"a": object()}})
             with pytest.raises(RewardConfigError, match="training_step"):
                 await pool.update_config({"training_step": "many"})
-            assert await weights(one, two) == before
-            await pool.update_config({"weights": {"a": 3.0}}, version=before[0][0])
+            assert await configurations(one, two) == before
+            await pool.update_config({"weights": {"a": 3.0}}, version=before[0]["version"])
             assert await rewards(pool) == [4.0] * 2
 
     run(main())
@@ -207,11 +216,11 @@ def test_env_pool_update_config_changes_no_server_if_one_is_not_available(serve)
         one, two = serve(), serve()
         async with EnvPool([one.url, two.url], n=2) as pool:
             await pool.reset_batch()
-            (before,) = await weights(one)
+            before = await configurations(one)
             await asyncio.to_thread(two.stop)
             with pytest.raises(ConnectionLostError, match=two.url):
                 await pool.update_config({"weights": {"a": 3.0}})
-            assert await weights(one) == [before]
+            assert await configurations(one) == before
 
     run(main())
 
@@ -229,12 +238,10 @@ def test_env_pool_update_config_is_reverted_if_a_server_fails(serve):
             with pytest.raises(RewardConfigError, match=f"nothing was changed: {two.url} failed"):
                 await pool.update_config({"weights": {"a": 3.0}})
             two.app.sessions.update = update
-            assert [each for _, each in await weights(one, two)] == [[1.0, 2.0]] * 2
+            assert list(map(weights, await configurations(one, two))) == [[1.0, 2.0]] * 2
             assert await rewards(pool) == [2.0] * 2
-            # The server that failed is brought along, and has the version of the other again.
             await pool.update_config({"weights": {"b": 4.0}})
-            first, second = await weights(one, two)
-            assert first == second
+            assert is_same(await configurations(one, two))
             assert await rewards(pool) == [3.0] * 2
 
     run(main())
@@ -279,7 +286,7 @@ def test_env_pool_update_config_without_an_answer_is_reverted(serve, count, plac
             assert await rewards(pool) == [2.0] * 4
             await pool.update_config({"weights": {"b": 4.0}})
             assert await rewards(pool) == [3.0] * 4
-            assert len({str(each) for each in await weights(*servers)}) == 1
+            assert is_same(await configurations(*servers))
 
     run(main())
 
@@ -297,7 +304,7 @@ def test_env_pool_update_config_is_reverted_later_if_a_server_cant_be_reached(se
             assert await rewards(pool) == [2.0] * 4
             await pool.update_config({"weights": {"b": 4.0}})
             assert await rewards(pool) == [3.0] * 4
-            assert len({str(each) for each in await weights(*servers)}) == 1
+            assert is_same(await configurations(*servers))
 
     run(main())
 
@@ -332,9 +339,9 @@ def test_env_pool_update_config_that_is_cancelled_is_completed(serve):
             cancelled = asyncio.ensure_future(pool.update_config({"weights": {"a": 7.0}}))
             await asyncio.sleep(ANSWER_S / 4)
             cancelled.cancel()
-        first, second = await weights(one, two)
-        assert first == second
-        assert first[1] == [7.0, 0.0]
+        configs = await configurations(one, two)
+        assert is_same(configs)
+        assert weights(configs[0]) == [7.0, 0.0]
 
     run(main())
 
@@ -377,10 +384,13 @@ def test_env_pool_a_server_that_is_restarted_gets_the_changes_before_its_next_ep
                 await pool.reset_batch()
                 assert await rewards(pool) == [5.0] * 2
                 await asyncio.sleep(0.6)
-            found = await weights(again, *servers[1:])
-            assert len(set(map(str, found))) == 1
-            async with HTTPEnvClient(again.url) as client:
-                assert (await client.get_config())["progress"]["training_step"] == 40
+            found = await configurations(again, *servers[1:])
+            assert is_same(found)
+            assert found[0]["progress"]["training_step"] == 40
+            for each in found:  # the restarted server has counted other changes
+                await pool.update_config({"weights": {"b": 0.0}}, version=each["version"])
+        async with EnvPool(urls, n=2) as pool:
+            assert await rewards(pool) == [5.0] * 2
 
     run(main())
 
@@ -397,8 +407,8 @@ def test_env_pool_a_server_that_was_changed_by_others_scores_no_episode(serve):
             (error,) = errors(await pool.reset_batch())
             assert "ConfigConflictError" in error
             # Its version is accepted if it is named.
-            present = (await weights(again))[0][0]
-            await pool.update_config({"weights": {"b": 0.0}}, version=present)
+            (present,) = await configurations(again)
+            await pool.update_config({"weights": {"b": 0.0}}, version=present["version"])
             assert await rewards(pool) == [9.0]
 
     run(main())

@@ -400,6 +400,18 @@ def test_post_step_reports_an_unserializable_observation(serve, value):
     assert "metadata.deep" in answer.json()["detail"]["message"]
 
 
+def test_a_request_that_fails_in_the_server_closes_its_connection(serve, monkeypatch):
+    def text():
+        raise RuntimeError("out of order")
+
+    served = serve(Echo)
+    monkeypatch.setattr(served.app.sessions.metrics, "text", text)
+    for _ in range(3):  # a client that reused the connection would fail
+        answer = served.http.get("/metrics")
+        assert (answer.status_code, answer.headers["connection"]) == (500, "close")
+        assert answer.json()["detail"]["message"] == "RuntimeError: out of order"
+
+
 def test_post_step_with_a_failed_rubric(play):
     class Fails(Rubric):
         def forward(self, action, observation):

@@ -1,5 +1,6 @@
 """`create_app(processes=N)`: the environments of a server in several processes."""
 
+import asyncio
 import contextlib
 import ctypes
 import json
@@ -16,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from guerdon import EnvPool, RewardConfig
 from guerdon.envs.pool.processes import ProcessLink
+from guerdon.envs.pool.workers import Worker, WorkerLink
 from guerdon.envs.server.app import create_app
 from guerdon.errors import InvalidArgumentError, WorkerError
 from tests.envs.server.worlds import RESET, STATE, Client, Echo, Said, step
@@ -200,6 +202,46 @@ def test_processes_one_configuration_scores_the_sessions_of_all(serve):
 def test_processes_must_be_at_least_1():
     with pytest.raises(InvalidArgumentError, match="`processes` must be"):
         create_app(Risky, processes=0)
+
+
+class Starting(WorkerLink):
+    """The connection to a worker that starts when it may."""
+
+    def __init__(self):
+        self.may_start, self.sent = asyncio.Event(), []
+
+    async def start(self):
+        await self.may_start.wait()
+
+    def send(self, calls):
+        self.sent += calls
+
+    def kill(self):
+        pass
+
+    async def close(self, timeout_s):
+        pass
+
+
+class Caller:
+    def finish(self, value, error=None):
+        raise AssertionError("it has left")
+
+
+def test_worker_closes_an_environment_whose_process_was_still_starting():
+    async def life():
+        link, left = Starting(), Caller()
+        worker = Worker(lambda: link, "session")
+        for call in ((1, "reset", ()), (2, "reset", ()), (1, "close", ())):
+            worker.submit([(call, left)])
+        link.may_start.set()
+        while not link.sent:
+            await asyncio.sleep(0)
+        worker.pending.clear()
+        await worker.close(1.0)
+        return [call[:2] for call in link.sent]
+
+    assert asyncio.run(life()) == [(1, "reset"), (2, "reset"), (1, "close")]
 
 
 COMMAND = [sys.executable, "-m", "guerdon", "serve", f"{__file__}:Risky", "--processes", "2"]

@@ -10,7 +10,7 @@ from websockets.sync.client import connect
 
 from guerdon import Action, Environment, Observation, Rubric, State
 
-SOON = 10  # seconds after which what should happen is taken not to happen
+SOON = 30  # seconds after which what should happen is taken not to happen
 
 
 class Say(Action):

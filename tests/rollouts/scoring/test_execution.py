@@ -202,7 +202,7 @@ def test_score_in_order_in_this_thread_ends_after_a_chunk_that_was_interrupted()
     assert interrupts.requested
 
 
-def test_interrupts_raise_only_inside_allowed_and_the_second_time_anywhere():
+def test_interrupts_end_what_is_allowed_and_raise_the_second_time_anywhere():
     interrupts = Interrupts()
     interrupt = partial(interrupts._interrupt, 2, None)
     interrupt()
@@ -210,5 +210,9 @@ def test_interrupts_raise_only_inside_allowed_and_the_second_time_anywhere():
     with pytest.raises(KeyboardInterrupt):
         interrupt()
     interrupts.requested = False
+    with interrupts.allowed():
+        interrupt()
+        pytest.fail("ctrl-C didn't end it")
+    assert interrupts.requested
     with pytest.raises(KeyboardInterrupt), interrupts.allowed():
         interrupt()

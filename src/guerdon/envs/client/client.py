@@ -16,6 +16,7 @@ from guerdon.envs.client.config_updates import ConfigClient, SessionUpdates, ver
 from guerdon.envs.client.http import HTTPEnvClient, SyncClient
 from guerdon.envs.client.launchers import DockerLauncher, Launcher, ProcessLauncher
 from guerdon.envs.client.session import (
+    Connector,
     RemoteSession,
     encode_message,
     observation_of,
@@ -194,13 +195,14 @@ class EnvClient(ConfigClient, Generic[ActT, ObsT, StateT]):
 
     async def _connect(self) -> None:
         if self._session is None:
-            self._session = RemoteSession(
+            connector = Connector(
                 websocket_url(self.base_url),
                 token=self._token,
                 transport=self._transport,
                 connect_timeout_s=self._connect_timeout_s,
                 retries=self._launcher is None,  # a launched server doesn't restart by itself
             )
+            self._session = RemoteSession(connector)
             self._configured = 0
         await self._session.open()
         if self._environment_id is None:
@@ -243,26 +245,19 @@ class EnvClient(ConfigClient, Generic[ActT, ObsT, StateT]):
             ClientTimeoutError: The answer didn't arrive in time.
         """
         message = encode_message("reset", kwargs)
+        await self.connect()
         try:
             payload = await self._reset(message)
         except ConnectionLostError:
-            # A launched server that has just ended is launched again.
-            if self._launcher is None or (self._session is not None and self._session.is_open):
+            if self._closed or (self._session is not None and self._session.is_open):
                 raise
+            await self.connect()  # which launches a server that has just ended again
             payload = await self._reset(message)
         return self._parse_result(payload)
 
     async def _reset(self, message: bytes) -> Any:
-        while True:
-            await self.connect()
-            session = await self._configured_session()
-            number = session.number
-            payload = await session.request_or_reconnect(
-                message, "observation", self._message_timeout_s
-            )
-            # Else the connection was lost, and the reset went to a session without the updates.
-            if not self._updates.merged or number == session.number:
-                return payload
+        session = await self._configured_session()
+        return await session.request(message, "observation", self._message_timeout_s)
 
     async def step(
         self, action: ActT | Mapping[str, Any], *, timeout_s: float | None = None
@@ -376,20 +371,19 @@ class EnvClient(ConfigClient, Generic[ActT, ObsT, StateT]):
 
     def _step_payload(self, action: ActT | Mapping[str, Any]) -> Any:
         """Return what is sent for an action."""
-        if isinstance(action, (Mapping, BaseModel)):
+        if isinstance(action, (dict, Mapping, BaseModel)):  # a dict is recognized the fastest
             return action
         raise InvalidArgumentError(f"an action is a model or a dict, got {action!r:.60}")
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[ObsT]:
         """Return the result for the answer to a reset or a step."""
         result = parse_result(payload)
-        observation = observation_of(result, self.observation_type, server=shown_url(self.base_url))
+        observation = observation_of(result, self.observation_type, server=self.base_url)
         return StepResult(observation, result.reward, result.done, result.metadata)
 
     def _parse_state(self, payload: dict[str, Any]) -> StateT:
         """Return the state for the answer of a server."""
-        server = shown_url(self.base_url)
-        state: StateT = validated(payload, self.state_type, what="a state", server=server)
+        state: StateT = validated(payload, self.state_type, what="a state", server=self.base_url)
         return state
 
     # Context ------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def parse_result(payload: Any) -> StepResult[dict[str, Any]]:
         InvalidObservationError: The reward is not a finite number, or the metadata is not an
             object.
     """
-    observation = payload.get("observation") if isinstance(payload, Mapping) else None
+    observation = payload.get("observation") if isinstance(payload, dict) else None
     if not isinstance(observation, dict):
         raise ConnectionLostError(f"the server's answer has no observation: {payload!r:.80}")
     metadata = payload.get("metadata") or observation.get("metadata") or {}
@@ -106,14 +106,21 @@ def observation_of(
 def validated(fields: Any, kind: type[ModelT], *, what: str, server: str) -> ModelT:
     """Return what a server sent as a model.
 
+    Args:
+        fields: What it sent.
+        kind: The model's class.
+        what: What it is, for the error.
+        server: The server's address or name, for the error.
+
     Raises:
         InvalidObservationError: The fields don't fit the model.
     """
-    try:
-        return kind.model_validate(fields)
+    try:  # as `model_validate`, in two thirds of its time
+        made: ModelT = kind.__pydantic_validator__.validate_python(fields)
+        return made
     except ValidationError as error:
         raise InvalidObservationError(
-            f"{server} sent {what} that is not a {kind.__name__}: {summarize(error)}"
+            f"{shown_url(server)} sent {what} that is not a {kind.__name__}: {summarize(error)}"
         ) from error
 
 
@@ -130,7 +137,6 @@ class Connector:
 
     Attributes:
         url: The address without secrets.
-        reached: Whether the server was reached.
     """
 
     def __init__(
@@ -148,7 +154,7 @@ class Connector:
         self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
         self._connect_timeout_s = connect_timeout_s
         self._retries = retries
-        self.reached = reached
+        self._reached = reached
 
     async def connect(self, *, retries: bool = True) -> WebSocket:
         """Open a connection; the exceptions are those of `RemoteSession.open`."""
@@ -160,12 +166,12 @@ class Connector:
                     try:
                         socket = await self._transport.connect(self._url, self._headers)
                     except (OSError, InvalidMessage) as error:
-                        if not (self.reached and retries):
+                        if not (self._reached and retries):
                             raise
                         refused = error
                         await asyncio.sleep(RETRY_S)
                     else:
-                        self.reached = True
+                        self._reached = True
                         return socket
         except TimeoutError as error:
             if refused is not None:
@@ -241,39 +247,19 @@ class RemoteSession:
     """One session on a server.
 
     Args:
-        url: The address, see `websocket_url`.
-        token: The bearer token.
-        transport: Opens the WebSockets; by default over the network.
-        connect_timeout_s: Seconds to wait for a connection.
-        retries: Whether connecting to a server that was reached before is retried.
-        reached: Whether the server was reached before, by another session.
+        connector: Opens its connections.
 
     Attributes:
+        url: The address without secrets.
         number: How many connections, and thus sessions, it has opened.
         environment_id: The environment's name, if the server sent it with the handshake.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str | None = None,
-        transport: WebSocketTransport | None = None,
-        connect_timeout_s: float = 10.0,
-        retries: bool = True,
-        reached: bool = False,
-    ) -> None:
-        self.url = shown_url(url)
+    def __init__(self, connector: Connector) -> None:
+        self.url = connector.url
         self.number = 0
         self.environment_id: str | None = None
-        self._connector = Connector(
-            url,
-            token=token,
-            transport=transport,
-            connect_timeout_s=connect_timeout_s,
-            retries=retries,
-            reached=reached,
-        )
+        self._connector = connector
         self._socket: WebSocket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the socket
         self._turn = asyncio.Lock()

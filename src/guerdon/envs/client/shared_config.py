@@ -4,47 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.config.schema import LISTS
-from guerdon.envs.client.config_updates import is_report, update_error, versioned
+from guerdon.envs.client.config_updates import SessionUpdates, is_report, versioned
 from guerdon.envs.client.http import HTTPEnvClient
 from guerdon.errors import (
-    ClientError,
     ConfigConflictError,
     InvalidArgumentError,
     RewardConfigError,
     ServerError,
 )
 
-# Configurations that are kept, for servers that join later.
-MAX_STATES = 1001
-
-
-@dataclass(slots=True, eq=False)
-class _State:
-    """A configuration that the servers have or had.
-
-    Attributes:
-        versions: Its versions on the servers; empty until a server has confirmed one.
-        change: The change that makes the next state of it; None for the present one.
-        is_reverted: Whether the change after that one reverts it. A server that refuses it can
-            skip both.
-    """
-
-    versions: set[str] = field(default_factory=set)
-    change: dict[str, Any] | None = None
-    is_reverted: bool = False
+# In these, the same configurations of two servers may differ.
+IGNORED = ("version", "progress", "tree", "fingerprint", "mcp_services")
 
 
 class SharedConfig:
     """The reward configuration of several servers, which all have the same.
 
-    Versions depend only on the initial configuration and on the changes. A server with an earlier
-    version, such as one that was restarted, receives the changes that it lacks in their order, and
-    then has the version of the others. A change that failed is followed by one that reverts it, so
-    that a server that made the change, although its answer was lost, is reverted too.
+    A server with its initial configuration, such as one that was restarted, receives all changes as
+    one. If a change fails on a server, all servers that it was sent to receive the former
+    configuration. One that gave no answer may make the change later, unless its version is another
+    by then: therefore the change is sent to it once more before it is reverted.
 
     Args:
         urls: The servers' addresses.
@@ -64,17 +46,24 @@ class SharedConfig:
     ) -> None:
         self._servers = [HTTPEnvClient(url, token=token, timeout_s=timeout_s) for url in urls]
         self._lost = lost
-        self._states = [_State()]
-        # The servers that didn't answer to a change, with the state that they may have.
-        self._in_doubt: dict[HTTPEnvClient, _State] = {}
-        self._report: dict[str, Any] = {}  # the progress of training
         self._turn = asyncio.Lock()
         self._updates: set[asyncio.Task[dict[str, Any]]] = set()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Take the configuration of the next server as that of all."""
+        self._config: dict[str, Any] = {}  # see `_compared`
+        self._initial = ""  # the version of a server to which no change was sent
+        self._versions: set[str] = set()  # of the present configuration on the servers
+        self._changes = SessionUpdates()  # since the initial version, as one
+        # The changes that failed, as they were sent to servers that have not reverted them yet.
+        self._failed: dict[HTTPEnvClient, dict[str, Any]] = {}
+        self._behind: set[HTTPEnvClient] = set()  # servers that may lack the progress of training
 
     @property
     def is_known(self) -> bool:
-        """Whether the version of a server is known."""
-        return bool(self._states[0].versions)
+        """Whether the configuration of a server is known."""
+        return bool(self._config)
 
     async def join(self, place: int) -> None:
         """Bring a server to the configuration of the others.
@@ -89,70 +78,59 @@ class SharedConfig:
         async with self._turn:
             await self._join(place)
 
-    async def _join(self, place: int) -> dict[str, Any]:
-        """Bring a server to the present configuration, and return that."""
+    async def _join(self, place: int) -> str:
+        """Bring a server to the present configuration, and return its version of that."""
         server = self._servers[place]
         config = await server.get_config()
         try:
-            return await self._catch_up(server, config)
+            if not self.is_known:
+                self._initial = config["version"]
+                self._config = _compared(config)
+            if server in self._failed:
+                config = await self._revert(server, config)
+            if self._changes.merged and (
+                config["version"] == self._initial or server in self._behind
+            ):
+                everything = {**self._changes.merged, "version": config["version"]}
+                config = (await server.update_config(everything))["config"]
+                self._behind.discard(server)
+            version: str = config["version"]
+            if _compared(config) != self._config:
+                present = ", ".join(sorted(self._versions))
+                raise ConfigConflictError(
+                    f"{server.base_url} has version {version!r} of the configuration, the other"
+                    f" servers of this pool have {present!r}; restart it with their configuration",
+                    sent=present,
+                    present=version,
+                )
         except Exception:
             self._lost(place)
             raise
+        self._versions.add(version)
+        return version
 
-    async def _catch_up(self, server: HTTPEnvClient, config: dict[str, Any]) -> dict[str, Any]:
-        at = self._states.index(self._state(server, config["version"]))
-        while self._states[at].change is not None:
-            before = config["version"]
+    async def _revert(self, server: HTTPEnvClient, config: dict[str, Any]) -> dict[str, Any]:
+        """Revert a change that a server has made, or may make later."""
+        sent = self._failed[server]
+        if config["version"] == sent["version"]:
             try:
-                config = (await self._send(server, at, before))["config"]
-                at += 1
-            except (ServerError, RewardConfigError):
-                if not self._states[at].is_reverted:
-                    raise
-                config = await server.get_config()  # the change may have been made nevertheless
-                at += 1 if config["version"] != before else 2
-                self._states[at].versions.add(config["version"])
-        if self._report:
-            await self._post(server, self._report)
+                config = (await server.update_config(sent))["config"]
+            except (ServerError, RewardConfigError):  # refused again, or made meanwhile
+                config = await server.get_config()
+        if config["version"] != sent["version"]:
+            former = {**_as_change(self._config), "version": config["version"]}
+            config = (await server.update_config(former))["config"]
+        del self._failed[server]
         return config
-
-    async def _send(self, server: HTTPEnvClient, at: int, version: str) -> dict[str, Any]:
-        """Send the change of a state to a server that has that state in this version."""
-        change, after = self._states[at].change or {}, self._states[at + 1]
-        try:
-            answer = await self._post(server, {**change, "version": version})
-        except ClientError:
-            self._in_doubt[server] = after
-            raise
-        self._in_doubt.pop(server, None)
-        after.versions.add(answer["config"]["version"])
-        return answer
-
-    def _state(self, server: HTTPEnvClient, version: str) -> _State:
-        """Return the state that a server has."""
-        for state in self._states:
-            if version in state.versions:
-                return state
-        state = self._in_doubt.get(server, self._states[0])
-        if state in self._states and (server in self._in_doubt or not state.versions):
-            state.versions.add(version)
-            return state
-        present = ", ".join(sorted(self._states[-1].versions))
-        raise ConfigConflictError(
-            f"{server.base_url} has version {version!r} of the configuration, the other servers"
-            f" of this pool have {present!r}; restart it with their configuration",
-            sent=present,
-            present=version,
-        )
 
     async def update(
         self, change: Mapping[str, Any], *, version: str | None = None
     ) -> dict[str, Any]:
         """Change the configuration of all servers, or of none.
 
-        First all servers are asked for their versions, then the change is sent to one after the
-        other. If one fails, the change is reverted on all. If the caller is cancelled, the change
-        is still completed or reverted.
+        First all servers are asked for their configurations, then the change is sent to one after
+        the other. If one fails, the change is reverted. If the caller is cancelled, the change is
+        still completed or reverted.
 
         Args:
             change: The changes by name, see `HTTPEnvClient.update_config`.
@@ -164,7 +142,7 @@ class SharedConfig:
         Raises:
             RewardConfigError: The change is invalid, or a server failed. It was reverted, or will
                 be before the next episode of the servers that the error names.
-            ConfigConflictError: A server has another version; nothing was changed.
+            ConfigConflictError: A server has another configuration; nothing was changed.
             ClientError: A server can't be reached; nothing was changed. The progress of training is
                 sent to it again when it joins.
         """
@@ -178,88 +156,75 @@ class SharedConfig:
     async def _update(self, sent: dict[str, Any]) -> dict[str, Any]:
         async with self._turn:
             based_on = sent.pop("version", None)
-            if based_on is not None and based_on not in self._states[-1].versions:
-                await self._accept(based_on)
-            configs = [await self._join(place) for place in range(len(self._servers))]
+            if based_on is not None and based_on not in self._versions:
+                await self._check(based_on)
+                self._forget()  # the former configuration, as the caller has seen this one
+            versions = [await self._join(place) for place in range(len(self._servers))]
             if is_report(sent):
-                return await self._send_report(sent)
-            return await self._change(sent, configs)
+                return await self._report(sent)
+            return await self._change(sent, versions)
 
-    async def _send_report(self, sent: dict[str, Any]) -> dict[str, Any]:
-        answer = await self._post(self._servers[0], sent)
-        self._report.update(sent)  # a server that can't be reached now gets it when it joins
-        for server in self._servers[1:]:
-            await self._post(server, sent)
-        return answer
+    async def _check(self, version: str) -> None:
+        """Check that all servers have a version.
 
-    async def _accept(self, version: str) -> None:
-        """Take a version as the present one, if all servers have it."""
-        present = [(await server.get_config())["version"] for server in self._servers]
-        if set(present) != {version}:
+        Raises:
+            ConfigConflictError: One has another.
+        """
+        present = {(await server.get_config())["version"] for server in self._servers}
+        if present != {version}:
             raise ConfigConflictError(
                 f"the change is based on version {version!r:.100}, but the servers have "
-                f"{', '.join(sorted(set(present)))}; nothing was changed",
+                f"{', '.join(sorted(present))}; nothing was changed",
                 sent=version,
-                present=present[0],
+                present=min(present),
             )
-        self._states = [_State({version})]
 
-    async def _change(self, sent: dict[str, Any], configs: list[dict[str, Any]]) -> dict[str, Any]:
-        self._add(sent)
-        answers: list[dict[str, Any]] = []
-        for server, config in zip(self._servers, configs, strict=True):
+    async def _report(self, progress: dict[str, Any]) -> dict[str, Any]:
+        """Send the progress of training."""
+        answer = await self._servers[0].update_config(progress)
+        self._changes.merged.update(progress)
+        self._behind.update(self._servers[1:])  # one that can't be reached gets it when it joins
+        for server in self._servers[1:]:
+            await server.update_config(progress)
+            self._behind.discard(server)
+        return answer
+
+    async def _change(self, change: dict[str, Any], versions: Sequence[str]) -> dict[str, Any]:
+        answers = []
+        for server, version in zip(self._servers, versions, strict=True):
+            self._failed[server] = sent = {**change, "version": version}
             try:
-                answers.append(await self._send(server, -2, config["version"]))
+                answers.append(await server.update_config(sent))
             except Exception as error:
-                if not answers and isinstance(error, (RewardConfigError, InvalidArgumentError)):
-                    self._drop_last()
-                    raise
-                lost = await self._revert(configs[0])
+                if isinstance(error, (RewardConfigError, InvalidArgumentError)):
+                    del self._failed[server]  # it changed nothing
+                    if not self._failed:
+                        raise
                 text = f"{server.base_url} failed: {error}"
-                if lost:
+                if lost := await self._revert_all():
                     text += f"; the change will be reverted before the next episode of {lost}"
                 else:
                     text = f"nothing was changed: {text}"
                 raise RewardConfigError(text, problems=[text]) from error
-        if self._states[-1].versions <= self._states[-2].versions:  # it changed nothing
-            self._drop_last()
-        return answers[0]
+        self._failed.clear()
+        answer = answers[0]
+        self._config = _compared(answer["config"])
+        self._versions = {each["config"]["version"] for each in answers}
+        entry = answer.get("change") or {}
+        self._changes.add(change, changed={each["what"] for each in entry.get("changes", ())})
+        return answer
 
-    def _add(self, change: dict[str, Any]) -> None:
-        self._states[-1].change = change
-        self._states = [*self._states, _State()][-MAX_STATES:]
-
-    def _drop_last(self) -> None:
-        self._states.pop()
-        self._states[-1].change = None
-
-    async def _revert(self, before: dict[str, Any]) -> str:
-        """Restore the former configuration of all servers; return those where that failed."""
-        undo = {key: each for key, each in before.items() if key not in ("version", "progress")}
-        undo["schedules"] = {
-            entry["name"]: entry.get("schedule") for key in LISTS for entry in before[key]
-        }
-        for key in LISTS:
-            entries = before[key]
-            undo[key] = [{k: v for k, v in each.items() if k != "schedule"} for each in entries]
-        self._states[-2].is_reverted = True
-        self._add(undo)
+    async def _revert_all(self) -> str:
+        """Revert a change on the servers that it was sent to; return those where that failed."""
         lost = []
         for place, server in enumerate(self._servers):
-            try:
-                await self._join(place)
-            except Exception as error:
-                lost.append(f"{server.base_url} ({error})")
-                self._lost(place)
+            if server in self._failed:
+                try:
+                    await self._join(place)
+                except Exception as error:
+                    lost.append(f"{server.base_url} ({error})")
+                    self._lost(place)
         return ", ".join(lost)
-
-    async def _post(self, server: HTTPEnvClient, change: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            answer: dict[str, Any] = await server.post("/config", json=dict(change))
-        except ServerError as error:
-            await server.close()  # the next request needs a new connection after some errors
-            raise update_error(error, str(change.get("version", ""))) from error
-        return answer
 
     async def close(self) -> None:
         """Close the connections, once the updates that have begun are completed."""
@@ -268,3 +233,14 @@ class SharedConfig:
         finally:
             for server in self._servers:
                 await server.close()
+
+
+def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a configuration all servers have alike."""
+    return {key: value for key, value in config.items() if key not in IGNORED}
+
+
+def _as_change(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the change that restores a configuration."""
+    entries = {key: [{"schedule": None, **entry} for entry in config[key]] for key in LISTS}
+    return {**config, **entries}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -11,13 +12,10 @@ from functools import partial
 from typing import Any
 
 from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads
-from guerdon.errors import EpisodeError, InvalidArgumentError
+from guerdon.errors import InvalidArgumentError
 from guerdon.types.observation import Observation
 
 __all__ = ["PoolBackend", "PoolCall", "ThreadBackend"]
-
-# The pool's own clock bounds the calls.
-LONG_S = 1e9
 
 
 @dataclass(slots=True, eq=False)
@@ -160,7 +158,8 @@ class ThreadBackend(PoolBackend):
         self._close_timeout_s = close_timeout_s
         self._threads: EnvThreads | None = None
         self._runners: list[EnvRunner] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._resets: set[asyncio.Task[Any]] = set()
+        self._closing: set[asyncio.Task[Any]] = set()
 
     def __del__(self) -> None:
         if self._threads is not None:
@@ -182,7 +181,7 @@ class ThreadBackend(PoolBackend):
         return EnvRunner(
             self._factory,
             self._threads,
-            timeout_s=LONG_S,
+            timeout_s=math.inf,  # the pool's own clock bounds the calls
             replaces_failed=True,
             name=f"slot {slot}",
         )
@@ -191,14 +190,10 @@ class ThreadBackend(PoolBackend):
         """Start calls: sync steps in threads, all else as tasks."""
         for call in calls:
             runner = self._runners[call.slot]
-            try:
-                finish = partial(_step_ended, call, runner)
-                started = call.extra is None and runner.start_step(call.action, finish)
-            except EpisodeError as error:
-                call.finish(None, error)
-                continue
-            if not started:
-                call.running = start_task(_play(call, runner), self._tasks)
+            if call.extra is None:
+                runner.start_step(call.action, partial(_step_ended, call))
+            else:
+                call.running = start_task(_reset(call, call.extra, runner), self._resets)
 
     def give_up(self, call: PoolCall) -> None:
         """Give the slot a new runner; the old environment is closed when its code has ended."""
@@ -206,40 +201,30 @@ class ThreadBackend(PoolBackend):
         self._runners[call.slot] = self._new_runner(call.slot)
         if call.running is not None:
             call.running.cancel()
-        else:
-            runner.abandon()
-        # Where no code was running.
-        start_task(runner.close(self._close_timeout_s), self._tasks)
+        runner.abandon()
+        start_task(runner.close(self._close_timeout_s), self._closing)
 
     async def close(self) -> None:
         """Close every environment, each in a thread; those that hang are left behind."""
         threads, self._threads = self._threads, None
         if threads is None:
             return
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
+        for reset in self._resets:
+            reset.cancel()
         try:
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._resets, *self._closing, return_exceptions=True)
             await asyncio.gather(*(each.close(self._close_timeout_s) for each in self._runners))
         finally:
             threads.close()
 
 
-def _step_ended(call: PoolCall, runner: EnvRunner, step: EnvCall) -> None:
-    if step.error is None:
-        call.finish(step.result)
-    else:
-        runner.step_failed(step.error)
-        call.finish(None, step.failure(step.error))
+def _step_ended(call: PoolCall, step: EnvCall) -> None:
+    call.finish(step.result, step.error)
 
 
-async def _play(call: PoolCall, runner: EnvRunner) -> None:
+async def _reset(call: PoolCall, extra: Mapping[str, Any], runner: EnvRunner) -> None:
     try:
-        if call.extra is not None:
-            observation = await runner.reset(call.seed, call.extra.get("episode_id"), call.extra)
-        else:
-            observation = await runner.step(call.action)
+        observation = await runner.reset(call.seed, extra.get("episode_id"), extra)
     except Exception as error:
         call.finish(None, error)
     else:

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
+import operator
 import pickle
-import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from types import FunctionType
 from typing import Any
-from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
 
 from guerdon._loading import PREFIX, load_object
-from guerdon.errors import EnvError, InvalidObservationError, MissingExtraError, WorkerError
+from guerdon.errors import (
+    EnvError,
+    InvalidActionError,
+    InvalidObservationError,
+    MissingExtraError,
+    WorkerError,
+)
 from guerdon.rubrics.failure import describe_failure
 
-__all__: list[str] = []
-
 PROTOCOL = 5  # large arrays are written without a copy
-PACKED = 5  # how many parts a packed model has
 
-# How many classes of one sender the receiver remembers. More are sent by value each time.
+# How many classes a connection names. More are sent by value each time.
 MAX_CLASSES = 4096
 
 _new, _set = object.__new__, object.__setattr__
-_codecs: WeakValueDictionary[str, Codec] = WeakValueDictionary()
 
 
 # A call of a slot: the slot, the name of the runner's method, and its arguments. The last one of
@@ -41,35 +43,26 @@ Call = tuple[int, str, tuple[Any, ...]]
 Result = tuple[int, Any, "BaseException | None", Any]
 
 
-class UnreadableError(EnvError):
-    """The arguments of several calls can't be read together: some may be readable alone."""
-
-
 class Codec:
-    """Pickles the messages of one connection.
+    """Pickles the messages of one connection, for the other end.
 
-    A class without an import path, such as one of a script or a notebook, is sent by value once,
-    and as a number from then on. If it came from the other side, the other side gets its own class
-    back. A model is sent as its contents, which takes half the time of pickling it.
+    A class is sent as its name, which the other end loads once. One without an import path, such
+    as that of a script or a notebook, is sent by value once, and its id is its name from then on.
+    If it came from the other end, that gets its own class back. A model is sent as its contents,
+    which takes half the time of pickling it.
 
     Example:
-        >>> here, there = Codec("a", "b"), Codec("b", "a")
+        >>> here, there = Codec(), Codec()
         >>> there.decode(here.encode({"column": 3}))
         {'column': 3}
-
-    Args:
-        name: The name of this end of the connection, which no other connection has.
-        peer: The name of the other end.
     """
 
-    def __init__(self, name: str, peer: str) -> None:
-        self.name = name
-        self._peer = peer
-        self._sent: dict[Any, int] = {}
-        # Classes that the next message introduces: the number, and how the class is loaded.
-        self._fresh: dict[Any, tuple[Any, ...]] = {}
-        self._received: dict[int, Any] = {}
-        _codecs[name] = self
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}  # of classes that the other end knows
+        self._fresh: dict[str, bytes] = {}  # classes that the next message has by value
+        self._file = io.BytesIO()
+        self._pickler = self.pickler(self._file)
+        _found.clear()  # a module may have been reloaded since, in a notebook for example
 
     def encode(self, value: Any) -> bytes:
         """Pickle a value.
@@ -79,17 +72,20 @@ class Codec:
                 ``cloudpickle`` isn't installed.
             Exception: It can't be pickled.
         """
-        data = self._pickled(value)
+        return self._introducing(self._pickled(value))
+
+    def _introducing(self, data: bytes) -> bytes:
         if self._fresh:
-            data = pickle.dumps(_Introduction(self._peer, list(self._fresh.values()), data))
-            self._sent.update((kind, fresh[0]) for kind, fresh in self._fresh.items())
-            self._fresh.clear()
+            data = pickle.dumps(_Introduction(self._fresh, data))
+            self._fresh = {}
         return data
 
     def _pickled(self, value: Any) -> bytes:
-        file = io.BytesIO()
-        self.pickler(file).dump(value)
-        return file.getvalue()
+        self._file.seek(0)
+        self._file.truncate()
+        self._pickler.clear_memo()
+        self._pickler.dump(value)
+        return self._file.getvalue()
 
     def decode(self, data: Any) -> Any:
         """Return the value of a pickle of the other end, which are the only ones to be trusted."""
@@ -105,65 +101,60 @@ class Codec:
         """Pickle a value into the pickler's file.
 
         Raises:
-            Exception: It can't be pickled, or `encode` has to introduce its classes.
+            Exception: It can't be pickled, or it contains a class that `encode` has to introduce.
         """
         pickler.clear_memo()
         pickler.dump(value)
         if self._fresh:
             raise pickle.PicklingError("the message introduces classes")
 
-    # Models ------------------------------------------------------------------------------------
+    # Calls and results -------------------------------------------------------------------------
 
     def pack(self, model: Any) -> Any:
         """Return the contents of a model in place of it; any other value unchanged."""
         kind: Any = type(model)
-        number = self._sent.get(kind)
-        if number is None:
-            number = self._number(kind) if _is_plain_model(kind) else None
-            if number is None:
-                return model
+        name = self._names.get(kind) or (self._name(kind) if _is_plain_model(kind) else None)
+        if name is None:
+            return model
         return (
-            number,
+            name,
             model.__dict__,
             model.__pydantic_fields_set__,
             model.__pydantic_extra__,
             model.__pydantic_private__,
         )
 
-    def unpack(self, packed: Any) -> Any:
-        """Return the value that was packed."""
-        if packed.__class__ is not tuple:
-            return packed
-        number, contents, fields_set, extra, private = packed
-        model = _new(self.received(number))
-        _set(model, "__dict__", contents)
-        _set(model, "__pydantic_fields_set__", fields_set)
-        _set(model, "__pydantic_extra__", extra)
-        _set(model, "__pydantic_private__", private)
-        return model
+    def encode_calls(self, calls: Iterable[Call]) -> tuple[bytes, list[Result]]:
+        """Return the calls, and the results of those whose arguments can't be pickled.
 
-    # Calls -------------------------------------------------------------------------------------
+        Each has a pickle of its own, so that one that can't be read is an error of its slot.
+        """
+        encoded: list[tuple[int, str, bytes]] = []
+        failed: list[Result] = []
+        for slot, method, given in calls:
+            try:
+                encoded.append((slot, method, self._pickled([self.pack(each) for each in given])))
+            except Exception as error:
+                text = f"the arguments of {method} can't be sent to a worker: {error}"
+                kind = InvalidActionError if method == "step" else EnvError
+                failed.append((slot, None, kind(text), None))
+        return self._introducing(pickle.dumps(encoded, PROTOCOL)), failed
 
-    def encode_calls(self, calls: Sequence[Call]) -> bytes:
-        """Return the calls without their slots."""
-        packed = [(method, [self.pack(each) for each in given]) for _, method, given in calls]
-        return self.encode(packed)
-
-    def decode_calls(self, slots: Sequence[int], data: bytes) -> list[Call]:
-        """Return the calls of slots."""
-        return [
-            (slot, method, tuple(map(self.unpack, packed)))
-            for slot, (method, packed) in zip(slots, self.decode(data), strict=True)
-        ]
-
-    # Results -----------------------------------------------------------------------------------
+    def decode_calls(self, data: bytes | memoryview) -> tuple[list[Call], list[Result]]:
+        """Return the calls, and the results of those whose arguments can't be read."""
+        calls: list[Call] = []
+        failed: list[Result] = []
+        for slot, method, given in pickle.loads(data):
+            try:
+                calls.append((slot, method, tuple(map(unpack, pickle.loads(given)))))
+            except Exception as error:
+                text = describe_failure(error, "the arguments can't be read in the worker")
+                failed.append((slot, None, EnvError(text), None))
+        return calls, failed
 
     def pack_result(self, value: Any, error: BaseException | None, means: Any) -> Any:
         """Return a result in the form for `write`."""
-        packed = self.pack(value)
-        if error is None and means is None and packed.__class__ is tuple:
-            return packed  # nearly all
-        return packed, error and self.pack_error(error), means
+        return self.pack(value), error and self.pack_error(error), means
 
     def encode_result(self, value: Any, error: BaseException | None, means: Any) -> bytes:
         """Return a result, or the error that it can't be sent."""
@@ -176,167 +167,140 @@ class Codec:
     def read_result(self, slot: int, data: Any) -> Result:
         """Return a result from its pickle."""
         try:
-            found = pickle.loads(data)
-            if len(found) == PACKED:
-                return slot, self.unpack(found), None, None
-            value, error, means = found
-            return slot, self.unpack(value), error and self.unpack_error(*error), means
+            packed, error, means = pickle.loads(data)
+            return slot, unpack(packed), error and self.unpack_error(*error), means
         except Exception as failure:
             text = describe_failure(failure, "the result of the worker can't be read")
             return slot, None, InvalidObservationError(text), None
 
-    def pack_error(self, error: BaseException) -> tuple[bytes | None, str, str]:
+    def pack_error(self, error: BaseException) -> tuple[bytes, str, str]:
         """Return an exception in the form for `write`; one that can't be pickled as its text."""
-        described, trace = describe_failure(error), "".join(traceback.format_exception(error))
-        try:
-            return self._pickled(error), described, trace
-        except Exception:
-            return None, described, trace
+        data = b""
+        with contextlib.suppress(Exception):
+            data = self._pickled(error)
+        return data, describe_failure(error), "".join(traceback.format_exception(error))
 
-    def unpack_error(self, data: bytes | None, described: str, trace: str) -> BaseException:
+    def unpack_error(self, data: bytes, described: str, trace: str) -> BaseException:
         """Return the exception, or one that `describe_failure` describes by the same text.
 
         Its cause is the traceback of the worker, for logs.
         """
-        error = self._exception(data, described)
+        error: Any = None
+        # Unpickling fails if `__init__` takes other arguments than the message.
+        with contextlib.suppress(Exception):
+            error = pickle.loads(data)
+        if error is None or describe_failure(error) != described:
+            name, _, text = described.partition(": ")
+            error = type(name, (EnvError,), {})(text)
         error.__cause__ = WorkerError(f"in the worker:\n{trace}")
-        return error
+        return error  # type: ignore[no-any-return]
 
-    def _exception(self, data: bytes | None, described: str) -> BaseException:
-        if data is not None:
-            # Unpickling fails if `__init__` takes other arguments than the message.
-            with contextlib.suppress(Exception):
-                error = self.decode(data)
-                if describe_failure(error) == described:
-                    return error  # type: ignore[no-any-return]
-        found = re.match(r"((?:rubric '.*?': )?\w+)(?:: (.*))?", described, re.DOTALL)
-        assert found is not None
-        kind: type[EnvError] = type(found[1], (EnvError,), {})
-        return kind(found[2] or "")
+    # Classes and functions ---------------------------------------------------------------------
 
-    # Classes that are sent once ----------------------------------------------------------------
-
-    def _number(self, kind: Any) -> int | None:
-        """Return the number of a class; None of anything else, and if there are too many."""
-        known = self._sent.get(kind)
-        if known is not None:
-            return known
-        if kind not in self._fresh:
-            if not isinstance(kind, type) or len(self._sent) + len(self._fresh) >= MAX_CLASSES:
-                return None
-            loading = self._loading(kind)  # which may number the classes that it refers to
-            self._fresh[kind] = len(self._sent) + len(self._fresh), *loading
-        return int(self._fresh[kind][0])
-
-    def _loading(self, found: Any) -> tuple[Any, Any, str | None]:
-        """Return the arguments of `load` for a class or function."""
-        if _has_import_path(found):
-            return pickle.loads, pickle.dumps(found), None
-        generic = getattr(found, "__pydantic_generic_metadata__", {})
-        if generic.get("origin"):
-            return _parametrized, self._pickled((generic["origin"], generic["args"])), None
-        by_file = _in_file(found)
-        if by_file is not None:
-            return load_object, by_file, None
-        return pickle.loads, *_by_value(found)
+    def _name(self, kind: Any) -> str | None:
+        """Return the name of a class, which the next message introduces; None of too many."""
+        name = self._names.get(kind)
+        if name is None and len(self._names) < MAX_CLASSES:
+            name = _name_of(kind)
+            if name is None:
+                data, name = _by_value(kind)
+                assert name is not None
+                self._fresh[name] = data
+            self._names[kind] = name
+        return name
 
     def reference(self, found: Any) -> tuple[Any, ...]:
         """Return how a class or function without an import path is pickled."""
-        number = self._number(found)
-        if number is None:
-            return load, self._loading(found)
-        return recall, (self._peer, number)
-
-    def introduce(self, number: int, *loading: Any) -> None:
-        """Remember a class of the other end, or why it can't be loaded."""
-        try:
-            self._received[number] = load(*loading)
-        except Exception as error:
-            self._received[number] = error
-
-    def received(self, number: int) -> Any:
-        """Return the class that the other end has introduced by a number."""
-        found = self._received[number]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-
-class _Introduction:
-    """A message behind the classes that it introduces.
-
-    These are kept even if the message can't be read.
-    """
-
-    def __init__(self, *arguments: Any) -> None:
-        self._arguments = arguments
-
-    def __reduce__(self) -> Any:
-        return _introduced, self._arguments
-
-
-def _introduced(name: str, kinds: list[tuple[Any, ...]], data: bytes) -> Any:
-    for kind in kinds:
-        _codecs[name].introduce(*kind)
-    return pickle.loads(data)
-
-
-def recall(name: str, number: int) -> Any:
-    """Return a class that was introduced before."""
-    return _codecs[name].received(number)
-
-
-def load(function: Any, data: Any, tracker: str | None) -> Any:
-    """Return a class or a function of the other end."""
-    if tracker is not None:
-        from cloudpickle import cloudpickle
-
-        # Loading it again would overwrite the class's attributes here by those of the other side.
-        found = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker)
-        if found is not None:
-            return found
-    return function(data)
-
-
-def _parametrized(data: bytes) -> Any:
-    origin, arguments = pickle.loads(data)
-    return origin[arguments]
+        generic = getattr(found, "__pydantic_generic_metadata__", {})
+        if generic.get("origin"):
+            return operator.getitem, (generic["origin"], generic["args"])
+        name = self._name(found) if isinstance(found, type) else _name_of(found)
+        return (pickle.loads, _by_value(found)[:1]) if name is None else (find, (name,))
 
 
 class _Pickler(pickle.Pickler):
     codec: Codec
 
     def reducer_override(self, found: Any) -> Any:
-        if isinstance(found, (type, FunctionType)) and not _has_import_path(found):
+        if isinstance(found, (type, FunctionType)) and not _is_imported(_name_of(found)):
             return self.codec.reference(found)
         return NotImplemented
 
 
+# The pickles of the classes that were sent to this process by value, and what `find` has found.
+_introduced: dict[str, bytes] = {}
+_found: dict[str, Any] = {}
+
+
+class _Introduction:
+    """A message behind the classes that it introduces, which are known even if it can't be read."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+
+    def __reduce__(self) -> Any:
+        return _introduce, self._arguments
+
+
+def _introduce(classes: dict[str, bytes], data: bytes) -> Any:
+    _introduced.update(classes)
+    return pickle.loads(data)
+
+
+def find(name: str) -> Any:
+    """Return the class or the function of a name of the other end."""
+    found = _found.get(name)
+    if found is None:
+        if name in _introduced:
+            from cloudpickle import cloudpickle
+
+            # Loading one of this process would overwrite its attributes by those of the other end.
+            known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID
+            found = known.get(name) or pickle.loads(_introduced[name])
+        elif ".py:" in name:
+            found = load_object(name)
+        else:  # `pkgutil.resolve_name` refuses modules such as env-v2
+            module, _, path = name.partition(":")
+            found = operator.attrgetter(path)(importlib.import_module(module))
+        _found[name] = found
+    return found
+
+
+def unpack(packed: Any) -> Any:
+    """Return the value that `Codec.pack` has packed."""
+    if packed.__class__ is not tuple:
+        return packed
+    name, contents, fields_set, extra, private = packed
+    model = _new(_found.get(name) or find(name))
+    _set(model, "__dict__", contents)
+    _set(model, "__pydantic_fields_set__", fields_set)
+    _set(model, "__pydantic_extra__", extra)
+    _set(model, "__pydantic_private__", private)
+    return model
+
+
 @lru_cache(maxsize=1024)
-def _has_import_path(found: Any) -> bool:
-    module = found.__module__
-    if module in (None, "__main__") or module.startswith(PREFIX):  # None: of `exec`
-        return False
-    # A class of `exec` is in builtins, too.
-    return _is_named(found) or (module == "builtins" and "__module__" not in vars(found))
-
-
-def _is_named(found: Any) -> bool:
-    """Whether a class or function is what its name stands for."""
-    here: Any = sys.modules.get(found.__module__)
+def _name_of(found: Any) -> str | None:
+    """Return ``module:name``, ``file.py:name`` of a user's file, or None if it has no such name."""
+    module = source = found.__module__ or "__main__"  # None: of `exec`
+    here: Any = sys.modules.get(module)
+    if module.startswith(PREFIX):
+        source = getattr(here, "__file__", None)
     for part in found.__qualname__.split("."):
         here = getattr(here, part, None)
-    return here is found
+    # Some builtins don't have their name there. A class of `exec` is in builtins, too.
+    is_builtin = module == "builtins" and "__module__" not in vars(found)
+    is_named = here is found and module != "__main__"
+    return f"{source}:{found.__qualname__}" if is_named or is_builtin else None
 
 
-def _in_file(found: Any) -> str | None:
-    """The ``file.py:name`` of what was loaded from a user's file."""
-    if not (found.__module__ or "").startswith(PREFIX) or not _is_named(found):
-        return None
-    return f"{sys.modules[found.__module__].__file__}:{found.__qualname__}"
+def _is_imported(name: str | None) -> bool:
+    """Whether pickle itself sends the name."""
+    return name is not None and ".py:" not in name
 
 
 def _by_value(found: Any) -> tuple[bytes, str | None]:
+    """Return the pickle of a class or function by value, and the id of a class."""
     try:
         from cloudpickle import cloudpickle
     except ImportError as error:
@@ -360,9 +324,9 @@ def _value_pickler() -> Any:
     class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, found: Any) -> Any:
             if isinstance(found, (type, FunctionType)):
-                by_file = _in_file(found)
-                if by_file is not None:
-                    return load_object, (by_file,)
+                name = _name_of(found)
+                if name is not None and not _is_imported(name):
+                    return find, (name,)
             reduced = super().reducer_override(found)
             if isinstance(found, type(BaseModel)) and reduced is not NotImplemented:
                 # The variables of the function in which a model was defined.
@@ -378,6 +342,6 @@ PICKLING = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__ne
 
 @lru_cache(maxsize=1024)
 def _is_plain_model(kind: Any) -> bool:
-    return issubclass(kind, BaseModel) and not any(
-        getattr(kind, name, None) is not getattr(BaseModel, name, None) for name in PICKLING
-    )
+    if not issubclass(kind, BaseModel) or kind.__pydantic_generic_metadata__["origin"]:
+        return False
+    return all(getattr(kind, name, None) is getattr(BaseModel, name, None) for name in PICKLING)

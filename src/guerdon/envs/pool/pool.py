@@ -6,11 +6,12 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from time import monotonic
 from typing import Any, Self
 
-from guerdon._background import SyncWrapper, background_loop, run, sync_method, wait_for
+from guerdon._background import SyncWrapper, run, sync_method, wait_for
 from guerdon._validation import check_integer, check_list, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall
 from guerdon.envs.registry import find_environment
@@ -95,16 +96,11 @@ class EnvPool:
     ) -> None:
         self.n = check_integer("n", n, low=1)
         self.timeout_s = check_seconds("timeout_s", timeout_s)
-        if backend is None or isinstance(backend, str):
+        if not isinstance(backend, PoolBackend):
             backend = _backend(backend, env, n, observation_type, token)
         elif env is not None:
             raise InvalidArgumentError(
                 f"`env` must be left out if `backend` is given, which has its own, got {shown(env)}"
-            )
-        elif not isinstance(backend, PoolBackend):
-            raise InvalidArgumentError(
-                f"`backend` must be one of {[*BACKENDS]} or a PoolBackend, such as "
-                f"ProcessBackend(make_environment, n), got {shown(backend)}"
             )
         self._backend = backend
         self._busy: dict[int, PoolCall] = {}
@@ -160,8 +156,9 @@ class EnvPool:
         await self._settled(chosen)
         self._check_open()
         batch = _Batch(len(chosen))
+        finished = partial(self._ended, batch.one)
         calls = [
-            PoolCall(slot, self._finished(batch.one), seed=seed, extra=extra)
+            PoolCall(slot, finished, seed=seed, extra=extra)
             for slot, seed, extra in zip(chosen, given, extras, strict=True)
         ]
         return await self._run(calls, batch, self.timeout_s)
@@ -185,10 +182,9 @@ class EnvPool:
             InvalidArgumentError: There isn't one action for each slot, an action is invalid, or a
                 slot is still in an earlier step.
         """
-        limit = self.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
-        stepped = self._stepped(actions)
+        limit, stepped = self._stepped(actions, timeout_s)
         batch = _Batch(len(stepped))
-        finished = self._finished(batch.one)
+        finished = partial(self._ended, batch.one)
         calls = [PoolCall(slot, finished, action=action) for slot, action in stepped]
         observations = await self._run(calls, batch, limit)
         out: list[Observation | None] = [None] * self.n
@@ -217,8 +213,7 @@ class EnvPool:
         Raises:
             InvalidArgumentError: As `step_batch`.
         """
-        limit = self.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
-        stepped = self._stepped(actions)
+        limit, stepped = self._stepped(actions, timeout_s)
         stream = _Stream(limit)
         try:
             self._into_stream(stream, stepped)
@@ -243,7 +238,7 @@ class EnvPool:
         _check_slots([slot], self.n)
         if slot not in self._streams:
             raise InvalidArgumentError(f"slot {slot} is not in an as_completed that is running")
-        self._into_stream(self._streams[slot], [(slot, _check_action(slot, action))])
+        self._into_stream(self._streams[slot], [(slot, self._checked(slot, action))])
 
     async def update_config(
         self, change: Mapping[str, Any], *, version: str | None = None
@@ -294,11 +289,9 @@ class EnvPool:
         return [_observation(call) for call in calls]
 
     def _into_stream(self, stream: _Stream, stepped: list[tuple[int, Any]]) -> None:
-        calls = []
-        for slot, action in stepped:
-            self._refuse_busy(slot)
-            self._streams[slot] = stream
-            calls.append(PoolCall(slot, self._finished(stream.one), action=action))
+        finished = partial(self._ended, stream.one)
+        calls = [PoolCall(slot, finished, action=action) for slot, action in stepped]
+        self._streams.update((slot, stream) for slot, _ in stepped)
         stream.outstanding += len(calls)
         self._begin(calls)
         if not all(call.over for call in calls):
@@ -314,14 +307,11 @@ class EnvPool:
                 call.finish(None, EpisodeError(error))
         self._backend.submit([call for call in calls if not call.over])
 
-    def _finished(self, then: Callable[[PoolCall], None]) -> Callable[[PoolCall], None]:
-        def finished(call: PoolCall) -> None:
-            if self._busy.get(call.slot) is call:
-                del self._busy[call.slot]
-            self._freed.set()
-            then(call)
-
-        return finished
+    def _ended(self, then: Callable[[PoolCall], None], call: PoolCall) -> None:
+        if self._busy.get(call.slot) is call:
+            del self._busy[call.slot]
+        self._freed.set()
+        then(call)
 
     def _timer(self, calls: list[PoolCall], limit: float) -> asyncio.TimerHandle:
         loop = asyncio.get_running_loop()
@@ -358,26 +348,34 @@ class EnvPool:
             self._freed.clear()
             await self._freed.wait()
 
-    def _stepped(self, actions: Sequence[Any]) -> list[tuple[int, Any]]:
+    def _stepped(
+        self, actions: Sequence[Any], timeout_s: float | None
+    ) -> tuple[float, list[tuple[int, Any]]]:
+        """Return the time limit, and the slots that are stepped with their actions."""
+        limit = self.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
         self._check_open()
-        stepped = []
-        for slot, action in enumerate(_one_each("actions", actions, self.n)):
-            if action is not None:
-                self._refuse_busy(slot)
-                stepped.append((slot, _check_action(slot, action)))
-        return stepped
+        given = enumerate(_one_each("actions", actions, self.n))
+        return limit, [
+            (slot, self._checked(slot, each)) for slot, each in given if each is not None
+        ]
 
-    def _refuse_busy(self, slot: int) -> None:
+    def _checked(self, slot: int, action: Any) -> Any:
         if slot in self._busy:
             raise InvalidArgumentError(
                 f"slot {slot} is still in an earlier call; wait for it, or reset it"
             )
+        if not isinstance(action, (dict, Action, Mapping)):  # a dict is recognized the fastest
+            raise InvalidArgumentError(
+                f"`actions[{slot}]` must be an Action, a dict, or None to skip, got {shown(action)}"
+            )
+        return action
 
     def _check_open(self) -> None:
         if not self._is_open:
-            is_sync = asyncio.get_running_loop() is background_loop()
-            use = "with EnvPool(…).sync()" if is_sync else "async with EnvPool(…)"
-            raise InvalidArgumentError(f"the pool is not open; use it as `{use}`")
+            raise InvalidArgumentError(
+                "the pool is not open; use it as `async with EnvPool(…)` or "
+                "`with EnvPool(…).sync()`"
+            )
         if self._home != (asyncio.get_running_loop(), os.getpid()):
             raise InvalidArgumentError(
                 "the pool belongs to another event loop or process; open one in each"
@@ -505,14 +503,6 @@ def _check_slots(slots: Sequence[int] | None, n: int) -> list[int]:
     return chosen
 
 
-def _check_action(slot: int, action: Any) -> Any:
-    if not isinstance(action, (Action, Mapping)):
-        raise InvalidArgumentError(
-            f"`actions[{slot}]` must be an Action, a dict, or None to skip, got {shown(action)}"
-        )
-    return action
-
-
 def _check_seeds(seeds: int | Sequence[int | None] | None, count: int) -> list[int | None]:
     if seeds is None:
         return [None] * count
@@ -545,18 +535,16 @@ def _is_address(env: Any) -> bool:
 
 
 def _backend(
-    name: str | None,
-    env: Any,
-    n: int,
-    observation_type: type[Observation],
-    token: str | None,
+    name: Any, env: Any, n: int, observation_type: type[Observation], token: str | None
 ) -> PoolBackend:
     """Return the backend of a name, by default the one that fits the environment."""
     is_address = _is_address(env)
-    name = name or ("remote" if is_address else "threads")
-    if name not in BACKENDS:
+    if name is None:
+        name = "remote" if is_address else "threads"
+    if not isinstance(name, str) or name not in BACKENDS:
         raise InvalidArgumentError(
-            f"`backend` must be one of {[*BACKENDS]} or a PoolBackend, got {shown(name)}"
+            f"`backend` must be one of {[*BACKENDS]} or a PoolBackend, such as "
+            f"ProcessBackend(make_environment, n), got {shown(name)}"
         )
     if is_address != (name == "remote"):
         raise InvalidArgumentError(

@@ -8,7 +8,6 @@ import json
 import mmap
 import os
 import pickle
-import secrets
 import signal
 import socket
 import struct
@@ -18,13 +17,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns
-from typing import Any
+from typing import IO, Any
 
-from guerdon._validation import check_integer
 from guerdon.envs.pool.codec import PROTOCOL, Call, Codec, Result
 from guerdon.envs.pool.worker import EnvWorker
 from guerdon.envs.pool.workers import Running, WorkerBackend, WorkerLink, usable_cores
-from guerdon.envs.registry import find_environment
 from guerdon.errors import (
     GuerdonError,
     InvalidArgumentError,
@@ -40,24 +37,25 @@ START_S = 60.0
 END_S = 0.2
 
 # The shared memory of a worker: two halves that are filled in turn, each once all its results were
-# read. Each begins with the word COMMITTED, the end of its records, which begin at FIRST. The first
-# has the number of changes between halves, too, and the call that the worker is in. The system
-# allocates memory when it is used.
+# read. Positions count on from half to half. The records of a half begin at FIRST. Before those of
+# the first are the words SLOT and SINCE, the call that the worker is in, and ENDS and the next: the
+# position after the last complete record of each half. The system allocates memory when it is used.
 HALF = 32 << 20
-COMMITTED, CHANGES, SLOT, SINCE = range(4)
+SLOT, SINCE, ENDS = range(3)
 FIRST = 64
 # A half is left once so much of it is used.
 LEAVE = 256 << 10
-# A record begins with a word: its slot times SIZES, plus its length.
+# A record begins with a word, its slot times SIZES plus its length, and the next one at a word.
 SIZES = 1 << 32
 
 # Nanoseconds after which a result is announced, though more results are about to follow.
 NOTIFY_NS = 1_000_000
 
-# A message over the socket: the length of its content, and its kind.
+# A message over the socket: the length of its content, and its kind. Those with calls or results
+# begin with the position up to which results were read or written.
 HEAD = struct.Struct("<QB")
-RANGE = struct.Struct("<QQ")
-CALLS, RESULTS, RECORD, READY, FAILED, CLOSE = range(6)
+POSITION = struct.Struct("<Q")
+LOAD, CALLS, RESULTS, RECORD, LOADED, CLOSE = range(6)
 
 # A new interpreter, so that no lock, thread or connection of this process is copied into it. Unlike
 # multiprocessing's spawn it doesn't import the main module, whose classes cloudpickle sends.
@@ -108,22 +106,21 @@ class ProcessBackend(WorkerBackend):
         close_timeout_s: float = 10.0,
     ) -> None:
         super().__init__(
-            find_environment(env) if isinstance(env, str) else env,
+            env,
             n,
             usable_cores() if workers is None else workers,
+            threads_per_worker=threads_per_worker,
             close_timeout_s=close_timeout_s,
         )
         self._at_once = 2 * usable_cores()
-        self._threads = check_integer("threads_per_worker", threads_per_worker, low=1)
         if cpu_affinity and not hasattr(os, "sched_setaffinity"):
             raise InvalidArgumentError("`cpu_affinity` requires Linux")
         self._cores = sorted(os.sched_getaffinity(0)) if cpu_affinity else []
 
     def new_link(self, index: int) -> WorkerLink:
         """Return the connection to a new process."""
-        options = {"threads": self._threads, "close_timeout_s": self._close_timeout_s}
         core = self._cores[index % len(self._cores)] if self._cores else None
-        return ProcessLink(self._factory, options, core=core)
+        return ProcessLink(self._factory, self._options, core=core)
 
 
 # In the parent ---------------------------------------------------------------------------------
@@ -145,9 +142,7 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         self._factory = factory
         self._options = options
         self._core = core
-        name = secrets.token_hex(8)
-        self._names = f"{name}-parent", f"{name}-worker"
-        self._codec = Codec(*self._names)
+        self._codec = Codec()
         self._creator = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -156,7 +151,7 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         self._ready: asyncio.Future[None] = loop.create_future()
         self._lost: asyncio.Future[None] = loop.create_future()
         self._buffer = bytearray()
-        self._changes, self._consumed = 0, FIRST
+        self._position = FIRST  # up to which results were read
         self._last: Running | None = None
         self._is_over = False
 
@@ -178,7 +173,7 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
                 f"a worker process can't be started: {error}; are the limits of this process too "
                 "low (`ulimit -a`)?"
             ) from error
-        self._write(CALLS, program)
+        self._write(LOAD, program)
         try:
             async with asyncio.timeout(START_S):
                 await self._ready
@@ -187,7 +182,9 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
 
     async def _connect(self) -> None:
         """Start the process: in this thread, as the worker ends with the thread that started it."""
-        with _shared_memory() as memory:
+        with _memory_file() as file:
+            file.truncate(2 * HALF)
+            memory = file.fileno()
             self._outbox = mmap.mmap(memory, 2 * HALF, access=mmap.ACCESS_READ)
             self._view = memoryview(self._outbox)
             self._words = self._view.cast("Q")
@@ -195,7 +192,21 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
             with there:
                 loop = asyncio.get_running_loop()
                 await loop.create_unix_connection(lambda: self, sock=here)
-                self._process = self._spawn(there.fileno(), memory)
+                options = {
+                    "path": [each for each in sys.path if isinstance(each, str)],
+                    "argv": sys.argv,
+                    "channel": there.fileno(),
+                    "memory": memory,
+                    "parent": os.getpid(),
+                    "core": self._core,
+                }
+                self._process = subprocess.Popen(
+                    # -P: the standard library is not searched for in the working directory.
+                    [sys.executable, "-P", "-c", PROGRAM, json.dumps(options)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(there.fileno(), memory),
+                    process_group=0,  # which the processes that environments start belong to
+                )
         # If this process ends by SIGKILL, it ends the worker's processes. It is not the worker's
         # child, for which an environment could wait.
         self._guard = subprocess.Popen(
@@ -204,29 +215,11 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
             process_group=self._process.pid,
         )
 
-    def _spawn(self, channel: int, memory: int) -> subprocess.Popen[bytes]:
-        options = {
-            "path": [each for each in sys.path if isinstance(each, str)],
-            "argv": sys.argv,
-            "channel": channel,
-            "memory": memory,
-            "names": self._names[::-1],
-            "parent": os.getpid(),
-            "core": self._core,
-        }
-        return subprocess.Popen(
-            # -P: the standard library is not searched for in the working directory.
-            [sys.executable, "-P", "-c", PROGRAM, json.dumps(options)],
-            stdin=subprocess.DEVNULL,
-            pass_fds=(channel, memory),
-            process_group=0,  # which the processes that environments start belong to
-        )
-
     def send(self, calls: Sequence[Call]) -> None:
         """Send calls in one message."""
-        content = self._codec.encode_calls(calls)
-        message = self._changes, [call[0] for call in calls], content
-        self._write(CALLS, pickle.dumps(message, PROTOCOL))
+        content, failed = self._codec.encode_calls(calls)
+        self._write(CALLS, POSITION.pack(self._position) + content)
+        self.received(failed)
 
     def _write(self, kind: int, content: bytes = b"") -> None:
         self._transport.write(HEAD.pack(len(content), kind) + content)
@@ -247,39 +240,31 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle what has arrived."""
-        buffer = self._buffer
-        buffer += data
-        while len(buffer) >= HEAD.size:
-            size, kind = HEAD.unpack_from(buffer)
-            if len(buffer) < HEAD.size + size:
-                return
-            content = bytes(buffer[HEAD.size : HEAD.size + size])
-            del buffer[: HEAD.size + size]
+        for kind, content in _messages(self._buffer, data):
             self._handle(kind, content)
 
     def _handle(self, kind: int, content: bytes) -> None:
         if kind == RESULTS:
-            self.received(self._results(*RANGE.unpack(content)))
+            self.received(self._results(*POSITION.unpack(content)))
         elif kind == RECORD:
             slot, data = pickle.loads(content)
             self.received([self._codec.read_result(slot, data)])
         elif not self._ready.done():
-            if kind == READY:
-                self._ready.set_result(None)
-            else:
+            if content:
                 error = self._codec.unpack_error(*self._codec.decode(content))
                 self._ready.set_exception(error)
+            else:
+                self._ready.set_result(None)
 
-    def _results(self, changes: int, end: int) -> Iterator[Result]:
-        """Read the results up to an offset, of the half that was changed to last."""
-        if changes != self._changes:
-            self._changes, self._consumed = changes, _start_of_half(changes) + FIRST
+    def _results(self, end: int) -> Iterator[Result]:
+        """Read the results up to a position."""
         read, view, words = self._codec.read_result, self._view, self._words
-        while self._consumed < end:
-            start = self._consumed + 8
-            slot, size = divmod(words[self._consumed >> 3], SIZES)
-            self._consumed = (start + size + 7) & ~7
-            yield read(slot, view[start : start + size])
+        self._position = max(self._position, end // HALF * HALF + FIRST)
+        while self._position < end:
+            start = self._position % (2 * HALF)
+            slot, size = divmod(words[start >> 3], SIZES)
+            self._position += (size + 15) & ~7
+            yield read(slot, view[start + 8 : start + 8 + size])
 
     # The end
 
@@ -323,10 +308,9 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:  # it has much memory to release
             threading.Thread(target=self._process.wait, daemon=True).start()
-        if self._ready.done() and not self._ready.cancelled() and not self._ready.exception():
-            for changes in range(self._changes, self._words[CHANGES] + 1):
-                end = self._words[_start_of_half(changes) // 8]
-                self.received(self._results(changes, end))
+        for end in sorted(self._words[ENDS : ENDS + 2]):
+            if end > self._position:
+                self.received(self._results(end))
         self._words.release()
         self._view.release()
         self._outbox.close()
@@ -353,36 +337,38 @@ def _how_ended(process: subprocess.Popen[bytes] | None) -> str:
     return f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-@contextlib.contextmanager
-def _shared_memory() -> Iterator[int]:
-    """Yield a descriptor of new memory, which has no name and ends with its last user."""
+def _memory_file() -> IO[bytes]:
+    """Return a file in memory, where the system has any, without a name."""
     if hasattr(os, "memfd_create"):
-        memory = os.memfd_create("guerdon-results")
-    else:
-        with tempfile.TemporaryFile() as file:
-            memory = os.dup(file.fileno())
-    try:
-        os.ftruncate(memory, 2 * HALF)
-        yield memory
-    finally:
-        os.close(memory)
+        return open(os.memfd_create("guerdon-results"), "w+b")
+    return tempfile.TemporaryFile()
 
 
-def _start_of_half(changes: int) -> int:
-    """Return where the half begins that is in use after some changes."""
-    return changes % 2 * HALF
+# In both ---------------------------------------------------------------------------------------
+
+
+def _messages(buffer: bytearray, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Add what has arrived to a buffer, and take the complete messages from it."""
+    buffer += data
+    while len(buffer) >= HEAD.size:
+        size, kind = HEAD.unpack_from(buffer)
+        end = HEAD.size + size
+        if len(buffer) < end:
+            return
+        content = bytes(buffer[HEAD.size : end])
+        del buffer[:end]
+        yield kind, content
 
 
 # In the worker ---------------------------------------------------------------------------------
 
 
-def main(channel: int, memory: int, names: tuple[str, str], parent: int, core: int | None) -> None:
+def main(channel: int, memory: int, parent: int, core: int | None) -> None:
     """Run a worker process, until its parent closes it or ends.
 
     Args:
         channel: The descriptor of the connection.
         memory: The descriptor of the shared memory.
-        names: The names of both ends of the connection.
         parent: The process that started it.
         core: The core to which it is bound; None for all.
     """
@@ -395,22 +381,23 @@ def main(channel: int, memory: int, names: tuple[str, str], parent: int, core: i
     os.register_at_fork(after_in_child=connection.close)  # no effect in forks of that process
     if core is not None:
         os.sched_setaffinity(0, {core})
-    asyncio.run(_Process(connection, memory, Codec(*names)).run())
+    asyncio.run(_Process(connection, memory).run())
 
 
 class _Process:
     """A worker process: reads calls from the connection, and writes results to the memory."""
 
-    def __init__(self, channel: socket.socket, memory: int, codec: Codec) -> None:
+    def __init__(self, channel: socket.socket, memory: int) -> None:
         self._channel = channel
-        self._codec = codec
+        self._codec = Codec()
         self._words = memoryview(mmap.mmap(memory, 2 * HALF)).cast("Q")
-        self._halves = [mmap.mmap(memory, HALF, offset=each) for each in (0, HALF)]
+        # Without the last word: a record that ended with it would be one of the next half.
+        self._halves = [mmap.mmap(memory, HALF - 8, offset=each) for each in (0, HALF)]
+        self._picklers = [self._codec.pickler(half) for half in self._halves]
         os.close(memory)
-        self._use_half(0)
+        self._position = self._announced = FIRST
         self._buffer = bytearray()
         self._announced_ns = 0
-        self._announces_soon = False
 
     async def run(self) -> None:
         """Run the worker until it is closed."""
@@ -428,47 +415,30 @@ class _Process:
         data = self._channel.recv(1 << 16)
         if not data:
             os._exit(1)  # the parent has ended
-        buffer = self._buffer
-        buffer += data
-        while len(buffer) >= HEAD.size:
-            size, kind = HEAD.unpack_from(buffer)
-            if len(buffer) < HEAD.size + size:
-                return
-            content = bytes(buffer[HEAD.size : HEAD.size + size])
-            del buffer[: HEAD.size + size]
-            if kind == CLOSE:
-                self._closed.set_result(None)
-            elif self._worker is None:
+        for kind, content in _messages(self._buffer, data):
+            if kind == LOAD:
                 self._load(content)
+            elif kind == CALLS:
+                self._call(content)
             else:
-                self._call(*pickle.loads(content))
+                self._closed.set_result(None)
 
     def _load(self, program: bytes) -> None:
         self._worker, failed = EnvWorker.load(self._codec, program, self._emit, self._begin)
-        if failed is None:
-            self._send(READY)
-        else:
-            self._send(FAILED, failed)
+        self._send(LOADED, failed or b"")
+        if failed is not None:
             self._closed.set_result(None)
 
-    def _use_half(self, changes: int) -> None:
-        self._changes, self._start = changes, _start_of_half(changes)
-        self._outbox = self._halves[changes % 2]
-        self._pickler = self._codec.pickler(self._outbox)
-        self._position = self._announced = self._start + FIRST
-        self._words[self._start // 8] = self._position
-        self._words[CHANGES] = changes
-
-    def _call(self, changes: int, slots: list[int], content: bytes) -> None:
+    def _call(self, content: bytes) -> None:
         assert self._worker is not None
+        (read,) = POSITION.unpack_from(content)
         # The parent reads this half, so that it has read all of the other.
-        if changes == self._changes and self._position - self._start > LEAVE:
+        if read // HALF == self._position // HALF and self._position % HALF > LEAVE:
             self._announce()
-            self._use_half(changes + 1)
+            self._position = self._announced = (read // HALF + 1) * HALF + FIRST
         self._announced_ns = monotonic_ns()
-        self._worker.start_encoded(self._codec, slots, content)
-        if self._position > self._announced:
-            self._announce()
+        self._worker.start_encoded(self._codec, memoryview(content)[POSITION.size :])
+        self._announce()
 
     def _begin(self, slot: int | None) -> None:
         self._words[SLOT] = 0 if slot is None else slot + 1
@@ -478,34 +448,32 @@ class _Process:
         self, slot: int, value: Any, error: BaseException | None = None, means: Any = None
     ) -> None:
         """Write a result, which is complete once its end is committed."""
-        codec, outbox, start = self._codec, self._outbox, self._position
+        number, start = divmod(self._position, HALF)
+        half = self._halves[number % 2]
         try:
-            outbox.seek(start + 8 - self._start)
-            codec.write(self._pickler, codec.pack_result(value, error, means))
-            end = outbox.tell() + self._start
-        except Exception:  # there is no room for it, or it can't be pickled
+            half.seek(start + 8)
+            packed = self._codec.pack_result(value, error, means)
+            self._codec.write(self._picklers[number % 2], packed)
+            size = half.tell() - start - 8
+        except Exception:  # there is no room for it, or it can't be pickled there
             self._announce()
-            self._send_result(slot, value, error, means)
+            data = self._codec.encode_result(value, error, means)
+            self._send(RECORD, pickle.dumps((slot, data), PROTOCOL))
             return
-        words = self._words
-        words[start >> 3] = slot * SIZES + end - start - 8
-        words[self._start // 8] = self._position = (end + 7) & ~7
+        is_first = self._position == self._announced
+        self._words[self._position % (2 * HALF) >> 3] = slot * SIZES + size
+        self._position += (size + 15) & ~7
+        self._words[ENDS + number % 2] = self._position
         if monotonic_ns() - self._announced_ns > NOTIFY_NS:
             self._announce()
-        elif not self._announces_soon:
-            self._announces_soon = True
+        elif is_first:
             self._loop.call_soon(self._announce)
 
-    def _send_result(self, slot: int, value: Any, error: BaseException | None, means: Any) -> None:
-        data = self._codec.encode_result(value, error, means)
-        self._send(RECORD, pickle.dumps((slot, data), PROTOCOL))
-
     def _announce(self) -> None:
-        """Send the range of new results, if there are any."""
-        self._announces_soon = False
+        """Send the position after the new results, if there are any."""
         if self._position > self._announced:
             self._announced, self._announced_ns = self._position, monotonic_ns()
-            self._send(RESULTS, RANGE.pack(self._changes, self._position))
+            self._send(RESULTS, POSITION.pack(self._position))
 
     def _send(self, kind: int, content: bytes = b"") -> None:
         self._channel.sendall(HEAD.pack(len(content), kind) + content)

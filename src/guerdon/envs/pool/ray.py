@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -15,7 +14,6 @@ from guerdon._ray import connect, free_cpus, import_ray
 from guerdon.envs.pool.codec import Call, Codec
 from guerdon.envs.pool.worker import EnvWorker
 from guerdon.envs.pool.workers import Running, WorkerBackend, WorkerLink
-from guerdon.envs.registry import find_environment
 from guerdon.errors import WorkerError
 
 __all__ = ["RayBackend"]
@@ -72,18 +70,22 @@ class RayBackend(WorkerBackend):
         close_timeout_s: float = 10.0,
     ) -> None:
         self._ray = import_ray()
-        factory = find_environment(env) if isinstance(env, str) else env
-        count = 1 if workers is None else workers
-        super().__init__(factory, n, count, close_timeout_s=close_timeout_s)
-        self._is_counted = workers is not None
-        self._options = {"threads": threads_per_worker, "close_timeout_s": close_timeout_s}
+        super().__init__(
+            env,
+            n,
+            1 if workers is None else workers,
+            threads_per_worker=threads_per_worker,
+            close_timeout_s=close_timeout_s,
+        )
+        if workers is None:
+            self._count = 0  # until the cluster is known
         self._actor_options: dict[str, Any] = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
         self._actor_options |= actor_options or {}
 
     async def open(self) -> None:
         """Connect to the cluster, unless the program is connected, and start the actors."""
         await asyncio.to_thread(connect, self._ray)
-        if not self._is_counted:
+        if not self._count:
             each = float(self._actor_options["num_cpus"]) or 1.0
             self._count = min(self._n, max(1, int(free_cpus(self._ray) / each)))
         await super().open()
@@ -109,9 +111,7 @@ class RayLink(WorkerLink):
         self._ray = ray
         self._program = factory, options
         self._actor_options = actor_options
-        name = secrets.token_hex(8)
-        self._names = f"{name}-driver", f"{name}-actor"
-        self._codec = Codec(*self._names)
+        self._codec = Codec()
         self._actor: Any = None
         self._reading: asyncio.Task[None] | None = None
         self._running: Running | None = None
@@ -122,7 +122,7 @@ class RayLink(WorkerLink):
         """Start the actor, and wait until it has loaded the factory."""
         program = self._codec.encode(self._program)  # raises before the start
         actor = self._ray.remote(EnvActor).options(**self._actor_options)
-        self._actor = actor.remote(self._names[::-1])
+        self._actor = actor.remote()
         try:
             async with asyncio.timeout(START_S):
                 failed = await self._actor.load.remote(program)
@@ -145,7 +145,9 @@ class RayLink(WorkerLink):
         except self._ray.exceptions.RayError as error:
             if not self._is_over:
                 self.kill()  # it may only be unavailable for a while
-                self.ended(f"the actor was lost ({_first_line(error)})")
+                last, self._running = self._running, None  # another call may have begun since
+                where = "" if last is None else f", and was in slot {last.slot} before"
+                self.ended(f"the actor was lost ({_first_line(error)}){where}")
 
     def _take(self, report: Report) -> None:
         results, running = report
@@ -162,11 +164,12 @@ class RayLink(WorkerLink):
 
     def send(self, calls: Sequence[Call]) -> None:
         """Send calls in one call of the actor."""
-        slots, content = [call[0] for call in calls], self._codec.encode_calls(calls)
-        if not self._outstanding:  # until the first report
-            self._running = Running(slots[0], monotonic())
-        self._outstanding += len(slots)
-        self._actor.start.options(num_returns=0).remote(slots, content)
+        content, failed = self._codec.encode_calls(calls)
+        if not self._outstanding:
+            self._running = None  # until the first report
+        self._outstanding += len(calls) - len(failed)
+        self._actor.start.options(num_returns=0).remote(content)
+        self.received(failed)
 
     def kill(self) -> None:
         """End the actor at once."""
@@ -180,10 +183,12 @@ class RayLink(WorkerLink):
 
     async def close(self, timeout_s: float) -> None:
         """Close the actor's environments, and end it."""
-        with contextlib.suppress(TimeoutError, self._ray.exceptions.RayError):
-            async with asyncio.timeout(timeout_s + 1.0):
-                await self._actor.close.remote()
-        self.kill()
+        try:
+            with contextlib.suppress(TimeoutError, self._ray.exceptions.RayError):
+                async with asyncio.timeout(timeout_s + 1.0):
+                    await self._actor.close.remote()
+        finally:  # also if it is cancelled
+            self.kill()
 
 
 def _first_line(error: BaseException) -> str:
@@ -197,13 +202,10 @@ class EnvActor:
     """The environments of several slots, in an event loop in a thread of their own.
 
     Ray's own event loop passes calls and results on meanwhile.
-
-    Args:
-        names: The names of both ends of the connection.
     """
 
-    def __init__(self, names: tuple[str, str]) -> None:
-        self._codec = Codec(*names)
+    def __init__(self) -> None:
+        self._codec = Codec()
         self._results: deque[tuple[int, bytes]] = deque()  # that are not reported yet
         self._running: tuple[int, float] | None = None
         self._worker: EnvWorker | None = None
@@ -224,13 +226,10 @@ class EnvActor:
         self._worker, failed = EnvWorker.load(self._codec, program, self._emit, self._begin)
         return failed
 
-    async def start(self, slots: list[int], content: bytes) -> None:
+    async def start(self, content: bytes) -> None:
         """Start calls of different slots."""
-        self._loop.call_soon_threadsafe(self._start, slots, content)
-
-    def _start(self, slots: list[int], content: bytes) -> None:
         assert self._worker is not None
-        self._worker.start_encoded(self._codec, slots, content)
+        self._loop.call_soon_threadsafe(self._worker.start_encoded, self._codec, content)
 
     def _begin(self, slot: int | None) -> None:
         self._running = None if slot is None else (slot, monotonic())

@@ -142,8 +142,8 @@ class RemoteBackend(PoolBackend):
             raise ConnectionLostError(
                 f"{connector.url} doesn't accept {JSON}, which a pool on several servers needs"
             )
-        new_session = partial(RemoteSession, address, reached=True, **self._options)
-        opened[place] = _Separate(self._observation_type, new_session, socket)
+        separate = Connector(address, reached=True, **self._options)
+        opened[place] = _Separate(self._observation_type, partial(RemoteSession, separate), socket)
 
     async def _join(self, place: int) -> None:
         """Bring a server that was connected to the configuration of the others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from asyncio import events, tasks
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,13 +12,9 @@ from typing import Any, Protocol
 
 from guerdon.config.runtime import ReceivedConfiguration
 from guerdon.envs.configured import PipelineFactory
-from guerdon.envs.pool.backend import LONG_S, start_task
-from guerdon.envs.pool.codec import Call, Codec, UnreadableError
+from guerdon.envs.pool.backend import start_task
+from guerdon.envs.pool.codec import Call, Codec
 from guerdon.envs.runner import EnvCall, EnvRunner, EnvThreads, failure_of
-from guerdon.errors import EnvError
-from guerdon.rubrics.failure import describe_failure
-
-__all__: list[str] = []
 
 
 class Emit(Protocol):
@@ -85,7 +82,7 @@ class EnvWorker:
         *,
         threads: int = 1,
         replaces_failed: bool = True,
-        timeout_s: float = LONG_S,
+        timeout_s: float = math.inf,
         close_timeout_s: float = 10.0,
         name: str = "slot",
         beginning: Callable[[int | None], None] = lambda slot: None,
@@ -102,7 +99,6 @@ class EnvWorker:
         self._received: dict[int, ReceivedConfiguration] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._playing: dict[int, asyncio.Task[Any]] = {}  # the latest call of each slot
-        self._stepping: dict[int, EnvRunner] = {}  # slots with a step in a thread
 
     @classmethod
     def load(
@@ -126,22 +122,19 @@ class EnvWorker:
             runner = self._runners.get(slot)
             if runner is None:
                 runner = self._runners[slot] = self._new_runner(slot)
-            if method != "step" or len(arguments) > 1 or not self._steps(slot, runner, *arguments):
+            if method == "step" and len(arguments) == 1:
+                self._step(slot, runner, *arguments)
+            else:
                 before = self._playing.get(slot)
                 playing = self._play(slot, runner, method, arguments, before)
                 self._playing[slot] = start_task(playing, self._tasks)
 
-    def start_encoded(self, codec: Codec, slots: Sequence[int], data: bytes) -> None:
+    def start_encoded(self, codec: Codec, data: bytes | memoryview) -> None:
         """Start calls that the other end of a codec has encoded."""
-        try:
-            calls = codec.decode_calls(slots, data)
-        except Exception as error:
-            text = describe_failure(error, "the arguments can't be read in the worker")
-            kind = UnreadableError if len(slots) > 1 else EnvError
-            for slot in slots:
-                self._emit(slot, None, kind(text))
-        else:
-            self.start(calls)
+        calls, failed = codec.decode_calls(data)
+        for each in failed:
+            self._emit(*each)
+        self.start(calls)
 
     def _is_inline(self, runner: EnvRunner, method: str) -> bool:
         is_async = getattr(runner.adapter, f"{method}_is_async", False)
@@ -157,50 +150,25 @@ class EnvWorker:
             name=f"{self._name} {slot}",
         )
 
-    def _steps(self, slot: int, runner: EnvRunner, action: Any) -> bool:
-        """Take a step here or start it in a thread; return False if the environment is async."""
+    def _step(self, slot: int, runner: EnvRunner, action: Any) -> None:
+        """Take a step here, or start it in a thread or as a task."""
+        if not self._is_inline(runner, "step"):
+            self._beginning(None)
+            runner.start_step(action, partial(self._step_ended, slot))
+            return
+        self._begin(slot)
+        events._set_running_loop(None)  # as `outside_loop`, in no task and for less time
+        observation = error = None
         try:
-            if not self._is_inline(runner, "step"):
-                started = runner.start_step(action, partial(self._step_ended, slot, runner))
-                if started:
-                    self._beginning(None)
-                    self._stepping[slot] = runner
-                    self._threads.watch(self._end_late)
-                return started
-            self._begin(slot)
-            events._set_running_loop(None)  # as `outside_loop`, in no task and for less time
-            try:
-                observation = runner.step_here(action)
-            finally:
-                events._set_running_loop(self._threads.loop)
-        except Exception as error:
-            self._end(slot, None, error)
-        else:
-            self._end(slot, observation)
-        return True
+            observation = runner.step_here(action)
+        except Exception as failure:
+            error = failure
+        finally:
+            events._set_running_loop(self._threads.loop)
+        self._end(slot, observation, error)
 
-    def _step_ended(self, slot: int, runner: EnvRunner, call: EnvCall) -> None:
-        del self._stepping[slot]
-        if call.error is None:
-            self._end(slot, call.result)
-        else:
-            runner.step_failed(call.error)
-            self._end(slot, None, call.failure(call.error))
-
-    def _end_late(self, now: float, blocked_s: float) -> None:
-        """End the steps in threads that exceed their time limit."""
-        for slot, runner in list(self._stepping.items()):
-            error = runner.late(now, blocked_s)
-            if error is not None:
-                self._abandon_step(slot)
-                self._end(slot, None, error)
-        if not self._stepping:
-            self._threads.alarms.discard(self._end_late)
-
-    def _abandon_step(self, slot: int) -> None:
-        runner = self._stepping.pop(slot, None)
-        if runner is not None:
-            runner.abandon()
+    def _step_ended(self, slot: int, step: EnvCall) -> None:
+        self._end(slot, step.result, step.error)
 
     def _begin(self, slot: int | None) -> None:
         """Report which call begins; None while async ones run, which don't wait for each other."""
@@ -217,7 +185,6 @@ class EnvWorker:
         self._begin(slot if self._is_inline(runner, method) else None)
         if method == "close":
             del self._runners[slot], self._playing[slot]
-            self._abandon_step(slot)  # its caller has left
             if before is not None and not before.done():
                 before.cancel()
                 await asyncio.wait({before})

@@ -15,18 +15,14 @@ from weakref import WeakMethod
 from guerdon._validation import check_integer
 from guerdon.envs.configured import ConfiguredEnv
 from guerdon.envs.pool.backend import PoolBackend, PoolCall
-from guerdon.envs.pool.codec import Call, Result, UnreadableError
-from guerdon.errors import EnvError, EnvTimeoutError, EpisodeError, InvalidActionError, WorkerError
+from guerdon.envs.pool.codec import Call, Result
+from guerdon.envs.registry import find_environment
+from guerdon.errors import EpisodeError, WorkerError
 
 __all__ = ["WorkerBackend", "WorkerLink"]
 
 # The calls that start a worker which has ended.
 STARTS = ("open", "reset", "ping")
-# A worker that ends this many times without a result is started again after a pause.
-MAX_FRUITLESS = 3
-PAUSE_S = 10.0
-# Seconds by which a call that waits for another ends after that.
-SHORTLY_S = 0.05
 
 
 class Running(NamedTuple):
@@ -63,11 +59,7 @@ class WorkerLink(ABC):
 
     @abstractmethod
     def send(self, calls: Sequence[Call]) -> None:
-        """Start calls; each ends by a result in `received`.
-
-        Raises:
-            Exception: They can't be sent; none was.
-        """
+        """Start calls; each ends by a result in `received`."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -94,7 +86,7 @@ class Worker:
         observe: Called with the means of episodes that a curriculum needs.
 
     Attributes:
-        pending: The calls that run, by slot.
+        pending: The calls that run, by slot: the object that receives the end, and the method.
         is_broken: Whether the last attempt to start it again failed.
     """
 
@@ -104,7 +96,7 @@ class Worker:
         place: str = "slot",
         observe: Callable[[Any], None] = lambda means: None,
     ) -> None:
-        self.pending: dict[int, tuple[Any, Call]] = {}
+        self.pending: dict[int, tuple[Any, str]] = {}
         self.is_broken = False
         self._new_link = new_link
         self._place = place
@@ -112,11 +104,8 @@ class Worker:
         self._link: WorkerLink | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting: list[Call] = []  # calls that wait for the start
-        self._ended = "the worker was never started"
-        self._ends = 0  # how often it has ended
-        self._made: dict[int, int] = {}  # what that was when a slot's environment was made
-        self._fruitless = 0  # how often the worker has ended without a result
-        self._paused_until = 0.0
+        self._ended = ""  # why the worker has ended
+        self._has_environment: dict[int, bool] = {}  # False of a slot that lost it by that
 
     @property
     def is_running(self) -> bool:
@@ -145,138 +134,93 @@ class Worker:
         Args:
             calls: The calls, and the object of each that receives its end.
         """
-        sent = []
         for call, caller in calls:
             slot, method, _ = call
             if method in STARTS:
-                self._made[slot] = self._ends
-            made = self._made.get(slot, self._ends)
+                self._has_environment[slot] = True
+            has_environment = self._has_environment.get(slot, True)
             if method == "close":
-                self._made.pop(slot, None)
-                made = self._ends
-            if made != self._ends or (self._link is None and method not in STARTS):
-                has_ended = method == "close" and self._starting is None
-                refusal = EpisodeError(f"{self._ended}; reset the {self._place}")
-                caller.finish(None, None if has_ended else refusal)
-                continue
-            self.pending[slot] = caller, call
-            sent.append(call)
-        if self._link is not None:
-            self._send(sent)
-        elif sent:
-            self._waiting += sent
-            if self._starting is None:
-                self._starting = asyncio.ensure_future(self._restart())
+                self._has_environment.pop(slot, None)
+            if has_environment:
+                self.pending[slot] = caller, method
+                self._waiting.append(call)
+            elif method == "close":
+                caller.finish(None)
+            else:
+                caller.finish(None, EpisodeError(f"{self._ended}; reset the {self._place}"))
+        self._send()
 
-    def _send(self, calls: list[Call]) -> None:
-        assert self._link is not None
-        try:
-            if calls:
-                self._link.send(calls)
-        except Exception as error:
-            if len(calls) > 1:  # find the call whose arguments can't be sent
-                for call in calls:
-                    self._send([call])
-                return
-            slot, method, _ = calls[0]
-            text = f"the arguments of {method} can't be sent to a worker: {error}"
-            kind = InvalidActionError if method == "step" else EnvError
-            self._finish(slot, None, kind(text))
+    def _send(self) -> None:
+        """Send the calls that wait to the worker, which is started if it has ended."""
+        if self._link is None:
+            if self._waiting and self._starting is None:
+                self._starting = asyncio.ensure_future(self._restart())
+        elif self._waiting:
+            calls, self._waiting = self._waiting, []
+            self._link.send(calls)
 
     async def _restart(self) -> None:
         try:
-            if self._fruitless >= MAX_FRUITLESS and monotonic() < self._paused_until:
-                raise WorkerError(
-                    f"{self._ended}; that happened {self._fruitless} times without a result, so "
-                    f"that the worker is not started again for {PAUSE_S:g} s"
-                )
             await self.start()
         except Exception as error:
             self.is_broken = True
             self._starting = None
-            waiting, self._waiting = self._waiting, []
-            for slot, _, _ in waiting:
-                self._finish(slot, None, error)
+            self._waiting.clear()
+            self.fail(str(error), error)
         else:
             self.is_broken = False
             self._starting = None
-            waiting, self._waiting = self._waiting, []
-            self._send(waiting)
+            self._send()
 
     def _received(self, results: Iterable[Result]) -> None:
         pending = self.pending
         for slot, value, error, means in results:
-            self._fruitless = 0
             if means is not None:
                 self._observe(means)
-            if slot not in pending:
-                continue
-            if error.__class__ is UnreadableError and self._link is not None:
-                self._send([pending[slot][1]])  # alone
-            else:
+            if slot in pending:
                 pending.pop(slot)[0].finish(value, error)
-
-    def _finish(self, slot: int, value: Any, error: BaseException | None) -> None:
-        caller, _ = self.pending.pop(slot, (None, None))
-        if caller is not None:
-            caller.finish(value, error)
 
     def _has_ended(self, how: str) -> None:
         link, self._link = self._link, None
         if link is None:
             return
-        self._fruitless += 1
-        self._ends += 1
-        self._paused_until = monotonic() + PAUSE_S
-        self.fail(how + self._during(link.running))
+        running = link.running
+        if running is not None and running.slot in self.pending:
+            how += f" in {self._described(running.slot)}"
+        self.fail(how)
 
-    def _during(self, running: Running | None) -> str:
-        if running is None or running.slot not in self.pending:
-            return ""
-        _, (_, method, _) = self.pending[running.slot]
-        return f" in {method} of {self._place} {running.slot}"
+    def _described(self, slot: int) -> str:
+        return f"{self.pending[slot][1]} of {self._place} {slot}"
 
-    def fail(self, why: str, *but: int) -> None:
-        """End the calls that run, after the worker has ended; all slots but some."""
+    def fail(self, why: str, error: Exception | None = None) -> None:
+        """End the calls that run, after the worker has ended."""
         self._ended = why
-        for slot in [each for each in self.pending if each not in but]:
-            self._finish(slot, None, WorkerError(why))
+        self._has_environment = dict.fromkeys(self._has_environment, False)
+        failed = error or WorkerError(why)
+        self._received([(slot, None, failed, None) for slot in self.pending])
 
     def time_left(self, slot: int, limit_s: float) -> float:
-        """Return the seconds that a call may still take: none that waited for others is late."""
+        """Return the seconds that a call may still take: none that waits for others is late."""
         if self._link is None:
             return limit_s if self._starting is not None and slot in self.pending else 0.0
         running = self._link.running
         if running is None:
             return 0.0
-        left = limit_s - (monotonic() - running.since)
-        is_behind = running.slot != slot and running.slot in self.pending
-        return left + SHORTLY_S if is_behind else left
+        if running.slot != slot and running.slot in self.pending:
+            return limit_s
+        return limit_s - (monotonic() - running.since)
 
     def give_up(self, slot: int) -> None:
         """Kill the worker because of a call, whose caller ends it; the others' calls fail."""
-        running = None if self._link is None else self._link.running
-        if running is None or running.slot not in self.pending:
-            running = Running(slot, monotonic())
+        what = self._described(slot)
         self.kill()
-        if running.slot in self.pending:  # else it has ended just before
-            _, (_, method, _) = self.pending[running.slot]
-            what = f"{method} of {self._place} {running.slot}"
-            self.fail(
-                f"the worker was stopped because {what} exceeded its time limit",
-                *(slot, running.slot),
-            )
-            if running.slot != slot:
-                seconds = monotonic() - running.since
-                text = f"{method} exceeded its time limit after {seconds:.1f} s"
-                self._finish(running.slot, None, EnvTimeoutError(text, seconds=seconds))
-        self.pending.clear()
+        self.pending.pop(slot, None)  # unless it has ended just before
+        self.fail(f"the worker was stopped because {what} exceeded its time limit")
 
     def kill(self) -> None:
         """End the worker at once."""
         link, self._link = self._link, None
         if link is not None:
-            self._ends += 1
             link.kill()
 
     async def close(self, timeout_s: float) -> None:
@@ -331,21 +275,30 @@ class WorkerBackend(PoolBackend):
     killed.
 
     Args:
-        factory: Makes an environment.
+        env: A factory, or what `guerdon serve` accepts.
         n: The number of slots.
         workers: The number of workers, at most one for each slot.
+        threads_per_worker: How many sync environments of a worker run at the same time.
         close_timeout_s: Seconds that closing the environments may take.
     """
 
     def __init__(
-        self, factory: Callable[[], Any], n: int, workers: int, *, close_timeout_s: float = 10.0
+        self,
+        env: str | Callable[[], Any],
+        n: int,
+        workers: int,
+        *,
+        threads_per_worker: int = 1,
+        close_timeout_s: float = 10.0,
     ) -> None:
-        self._factory = factory
+        self._factory = find_environment(env) if isinstance(env, str) else env
         # One configuration scores all slots, and counts their episodes: it stays here.
-        self._runtime = factory.runtime if isinstance(factory, ConfiguredEnv) else None
+        self._runtime = env.runtime if isinstance(env, ConfiguredEnv) else None
         self._n = check_integer("n", n, low=1)
         self._count = min(check_integer("workers", workers, low=1), n)
         self._close_timeout_s = close_timeout_s
+        threads = check_integer("threads_per_worker", threads_per_worker, low=1)
+        self._options = {"threads": threads, "close_timeout_s": close_timeout_s}
         self._workers: list[Worker] = []
 
     _at_once = 0  # how many workers start at the same time; 0 for all

@@ -27,7 +27,6 @@ from guerdon.envs.server.protocol import (
 )
 from guerdon.envs.server.sessions import Connection, EnvSession, SessionEnd, SessionManager
 from guerdon.envs.wire import UNSENDABLE, Codec, codecs, frames
-from guerdon.errors import EpisodeError
 
 # Seconds for which answers are gathered into one frame while other calls are running.
 GATHER_S = 0.001
@@ -63,7 +62,8 @@ class BatchSession(EnvSession):
         number: Its number, which the client has chosen.
         opened: Whether its environment was made.
         is_busy: Whether a call of it is running.
-        call: The task of that call; None for a step in a thread.
+        call: The task of that call; None for a step.
+        encode_observation: Returns the answer with an observation.
     """
 
     def __init__(self, manager: SessionManager, connection: BatchConnection, number: int) -> None:
@@ -73,6 +73,7 @@ class BatchSession(EnvSession):
         self.is_busy = False
         self.call: asyncio.Task[None] | None = None
         self.task = connection.task
+        self.encode_observation = partial(connection.encode, number, "observation")
         self._connection = connection
         self._stopping: SessionEnd | None = None
 
@@ -111,7 +112,6 @@ class BatchConnection:
         self._codec = codec
         self._max_calls = 2 * manager.limits.max_sessions  # each may be closed and replaced
         self._sessions: dict[int, BatchSession] = {}
-        self._stepping: set[BatchSession] = set()  # those with a step in a thread
         self._busy = 0  # how many calls are running
         self._closing: set[asyncio.Task[Any]] = set()
         self._answers: list[bytes] = []
@@ -140,7 +140,6 @@ class BatchConnection:
                 task.cancel()
             for session in list(self._sessions.values()):
                 self.end(session, end)
-            self._threads.alarms.discard(self._end_late)
             await asyncio.gather(*serving, *self._closing, return_exceptions=True)
             if end.close_code:
                 await self._connection.close(end.close_code, end.reason)
@@ -177,8 +176,6 @@ class BatchConnection:
                 continue
             for number, kind, *data in calls:
                 self._start(number, kind, data[0] if data else None)
-            if self._stepping:
-                self._threads.watch(self._end_late)
 
     def _parse(self, frame: str | bytes) -> list[Any]:
         """Return the calls of a frame.
@@ -220,57 +217,36 @@ class BatchConnection:
             session = self._sessions[number] = BatchSession(self._manager, self, number)
         session.is_busy, session.is_waiting = True, False
         self._busy += 1
-        if kind != "step" or not session.opened or not self._start_step(session, data):
+        if kind == "step" and session.opened:
+            self._start_step(session, data)
+        else:
             session.call = asyncio.ensure_future(self._play(session, kind, data))
 
-    def _start_step(self, session: BatchSession, data: Any) -> bool:
-        """Start a step in a thread, and return whether that is possible."""
+    def _start_step(self, session: BatchSession, data: Any) -> None:
         manager = self._manager
         try:
             action = manager.validated(manager.action_type, data, "the action")
-            if not session.runner.start_step(action, partial(self._stepped, session)):
-                return False
-            self._stepping.add(session)
         except ProtocolError as error:
             manager.count_refusal(error)
             self._finish(session, self._error(session.number, error))
-        except EpisodeError as error:
-            self._step_failed(session, error, monotonic())
-        return True
+        else:
+            session.runner.start_step(action, partial(self._stepped, session))
 
     def _stepped(self, session: BatchSession, call: EnvCall) -> None:
-        self._stepping.discard(session)
-        if call.error is not None:
-            self._step_failed(session, call.failure(call.error), call.submitted_at)
-            return
         try:
             content = self._manager.stepped(
                 call.result,
+                call.error,
                 call.submitted_at,
                 session=session.id,
-                encode=partial(self._encode, session.number, "observation"),
+                encode=session.encode_observation,
             )
         except ProtocolError as error:
             content = self._error(session.number, error)
         self._finish(session, content)
 
-    def _step_failed(self, session: BatchSession, error: Exception, start: float) -> None:
-        refusal = self._manager.step_failed(error, start, session=session.id)
-        self._finish(session, self._error(session.number, refusal))
-
-    def _end_late(self, now: float, blocked_s: float) -> None:
-        """End the steps that exceed their time limit."""
-        for session in list(self._stepping):
-            error = session.runner.late(now, blocked_s)
-            if error is not None:
-                self._stepping.discard(session)
-                session.runner.abandon()
-                self._step_failed(session, error, now - error.seconds)
-        if not self._stepping:
-            self._threads.alarms.discard(self._end_late)
-
     async def _play(self, session: BatchSession, kind: str, data: Any) -> None:
-        """Make a call that is not a step in a thread."""
+        """Make a call that is not a step of an environment that was made."""
         try:
             if not session.opened:
                 await self._open(session)
@@ -311,7 +287,7 @@ class BatchConnection:
         if kind == "config":
             return self._codec.encode(number, kind, plain_data(await session.configure(data)))
         answer = "state" if kind == "state" else "observation"
-        known: Any = {"session": session.id, "encode": partial(self._encode, number, answer)}
+        known: Any = {"session": session.id, "encode": partial(self.encode, number, answer)}
         if kind == "step":
             action = manager.validated(manager.action_type, data, "the action")
             return await manager.step(session.runner, action, **known)
@@ -325,9 +301,6 @@ class BatchConnection:
         if self._sessions.get(session.number) is not session:
             return
         del self._sessions[session.number]
-        if session in self._stepping:
-            self._stepping.discard(session)
-            session.runner.abandon()
         if session.is_busy:
             self._busy -= 1
         if session.call is not None:
@@ -348,7 +321,8 @@ class BatchConnection:
 
     # Answers ------------------------------------------------------------------------------------
 
-    def _encode(self, number: int, kind: str, model: BaseModel) -> bytes:
+    def encode(self, number: int, kind: str, model: BaseModel) -> bytes:
+        """Return an answer; raises `InvalidObservationError` if it can't be encoded."""
         try:
             return self._codec.encode(number, kind, model)
         except UNSENDABLE as error:

@@ -120,16 +120,11 @@ class Metrics:
         self._steps.add(seconds)
         if observation is None:
             return
-        scores: dict[Any, Any] = {} if observation.reward is None else {"": observation.reward}
+        self._steps.add_score("", observation.reward)
         components = observation.metadata.get(COMPONENTS)
         if isinstance(components, dict):
-            scores.update(components)
-        for name, score in scores.items():
-            # A finite float, as usual, without a call.
-            usual = score.__class__ is float and score - score == 0.0
-            value = score if usual else as_score(score)
-            if value is not None and isinstance(name, str) and name.isprintable():
-                self._steps.add_score(name, value)
+            for name, score in components.items():
+                self._steps.add_score(name, score)
 
     def text(self) -> bytes:
         """Return everything in Prometheus' text format."""
@@ -156,10 +151,17 @@ class _Steps(Collector):
         self._buckets[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
 
-    def add_score(self, name: str, value: float) -> None:
-        """Add the score of a component."""
+    def add_score(self, name: Any, score: Any) -> None:
+        """Add the score of a component, unless it is no number or its name can't be printed."""
+        # A finite float, as usual, without a call.
+        usual = score.__class__ is float and score - score == 0.0
+        value = score if usual else as_score(score)
+        if value is None:
+            return
         found = self._scores.get(name)
         if found is None:
+            if not isinstance(name, str) or not name.isprintable():
+                return
             if len(self._scores) >= MAX_COMPONENTS:
                 name = OTHERS
             found = self._scores.setdefault(name, [0.0, 0.0])

@@ -27,6 +27,7 @@ from guerdon.envs.server.protocol import (
     StepRequest,
     answer_json_rpc_text,
     config_error,
+    error_data,
 )
 from guerdon.envs.server.sessions import Connection, SessionEnd, SessionManager
 from guerdon.errors import RewardConfigError
@@ -246,7 +247,7 @@ async def error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, ProtocolError):
         detail: Any = error.details.get("errors") if error.status == 422 else None
         if detail is None:
-            detail = {"message": error.message, "code": error.code, **error.details}
+            detail = error_data(error)
         return _json_response({"detail": detail}, error.status, error.headers)
     if isinstance(error, HTTPException):  # of the router
         return _json_response({"detail": error.detail}, error.status_code, error.headers)
@@ -256,7 +257,8 @@ async def error_response(request: Request, error: Exception) -> Response:
     message = describe_failure(error)
     log("request failed", level="error", trace=error, path=request.url.path, error=message)
     detail = {"message": message, "code": ErrorCode.EXECUTION_ERROR}
-    return _json_response({"detail": detail}, 500)
+    # Starlette raises the error again, and the server then closes the connection.
+    return _json_response({"detail": detail}, 500, {"connection": "close"})
 
 
 def _constant(content: Any) -> Callable[[Request], Awaitable[Response]]:

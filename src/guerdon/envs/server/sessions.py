@@ -22,7 +22,6 @@ from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.runtime import RewardRuntime
 from guerdon.envs.configured import PipelineFactory, refused_by_environment, with_pipeline
 from guerdon.envs.environment import ERROR, HANDLED
-from guerdon.envs.pool.backend import LONG_S
 from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.monitoring import Metrics, log
@@ -38,7 +37,7 @@ from guerdon.envs.server.protocol import (
     state_json,
     validation_error,
 )
-from guerdon.envs.server.workers import SessionWorkers
+from guerdon.envs.server.workers import Runner, SessionWorkers
 from guerdon.envs.wire import NAME_HEADER
 from guerdon.errors import (
     EnvTimeoutError,
@@ -48,7 +47,6 @@ from guerdon.errors import (
 )
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
-from guerdon.types.observation import Observation
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -268,20 +266,12 @@ class SessionManager:
         configuration: Callable[[], RewardRuntime | None] | None = None,
         *,
         name: str = "a call over HTTP",
-    ) -> EnvRunner:
+    ) -> Runner:
         """Return a runner of a new environment; the name is for error messages."""
         configuration = configuration or (lambda: self.runtime)
-        workers = self._workers
-        if workers is None:
-            return self._runner_here(configuration, name)
-        return EnvRunner(
-            lambda: None,
-            self.threads,
-            timeout_s=LONG_S,  # the process watches the time limits
-            adapt=lambda _: workers.open(),
-            configuration=configuration,
-            name=name,
-        )
+        if self._workers is not None:
+            return self._workers.runner(configuration)
+        return self._runner_here(configuration, name)
 
     def _runner_here(
         self, configuration: Callable[[], RewardRuntime | None], name: str
@@ -305,7 +295,9 @@ class SessionManager:
         Args:
             is_here: Whether it is made in this process, to be inspected.
         """
-        runner = self._runner_here(lambda: self.runtime, "the server") if is_here else self.runner()
+        runner: Runner = self.runner()
+        if is_here:
+            runner = self._runner_here(lambda: self.runtime, "the server")
         try:
             await runner.open()
             yield runner
@@ -469,7 +461,7 @@ class SessionManager:
 
     async def reset(
         self,
-        runner: EnvRunner,
+        runner: Runner,
         request: ResetRequest,
         *,
         session: int | None = None,
@@ -484,7 +476,7 @@ class SessionManager:
 
     async def step(
         self,
-        runner: EnvRunner,
+        runner: Runner,
         action: Action,
         *,
         timeout_s: float | None = None,
@@ -494,22 +486,17 @@ class SessionManager:
     ) -> bytes:
         """Take a step, count it and what failed in it, and return its observation, encoded."""
         start = monotonic()
+        observation = failure = None
         try:
             observation = await runner.step(action, timeout_s, extra)
         except Exception as error:
-            raise self.step_failed(error, start, session=session) from error
-        return self.stepped(observation, start, session=session, encode=encode)
-
-    def step_failed(
-        self, error: Exception, start: float, *, session: int | None = None
-    ) -> ProtocolError:
-        """Count a step that failed, and return the error for the client."""
-        self.metrics.observe_step(monotonic() - start, None)
-        return self.failure("step", error, session=session)
+            failure = error
+        return self.stepped(observation, failure, start, session=session, encode=encode)
 
     def stepped(
         self,
-        observation: Observation,
+        observation: Any,
+        failure: BaseException | None,
         start: float,
         *,
         session: int | None = None,
@@ -519,18 +506,23 @@ class SessionManager:
 
         Args:
             observation: What the environment returned.
+            failure: What it raised instead.
             start: When the step began, on the monotonic clock.
             session: The session's number, for the log.
             encode: Encodes the observation.
 
         Raises:
-            ProtocolError: It can't be encoded, or its reward failed and that counts as an error.
+            ProtocolError: The step failed, its observation can't be encoded, or its reward failed
+                and that counts as an error.
         """
         seconds = monotonic() - start
         try:
+            if failure is not None:
+                raise failure
             text = encode(observation)
         except Exception as error:
-            raise self.step_failed(error, start, session=session) from error
+            self.metrics.observe_step(seconds, None)
+            raise self.failure("step", error, session=session) from error
         self.metrics.observe_step(seconds, observation)
         metadata = observation.metadata
         if ERROR in metadata:
@@ -544,7 +536,7 @@ class SessionManager:
 
     async def state(
         self,
-        runner: EnvRunner,
+        runner: Runner,
         *,
         session: int | None = None,
         encode: Callable[[Any], bytes] = state_json,
@@ -574,8 +566,9 @@ class SessionManager:
         Raises:
             ProtocolError: It is not valid, or a validator that the author wrote failed.
         """
-        try:
-            return model.model_validate(data)
+        try:  # as `model_validate`, in two thirds of its time
+            made: ModelT = model.__pydantic_validator__.validate_python(data)
+            return made
         except ValidationError as error:
             raise validation_error(what, error, loc=loc) from None
         except Exception as error:

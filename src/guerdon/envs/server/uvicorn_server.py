@@ -86,8 +86,6 @@ def serve(
             server.run(sockets=[bound])
         except SystemExit as exit_:
             raise LaunchError("the server didn't start; see the log above") from exit_
-        if not server.started:
-            raise LaunchError("the server didn't start; see the log above")
 
 
 class _Server(uvicorn.Server):

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
+from guerdon.config.runtime import RewardRuntime
 from guerdon.envs.pool.backend import start_task
 from guerdon.envs.pool.codec import Call
 from guerdon.envs.pool.processes import START_S, ProcessLink
 from guerdon.envs.pool.workers import Worker, start_all, usable_cores
-from guerdon.envs.runner import EnvCall
+from guerdon.envs.runner import EnvCall, EnvRunner, settle
 from guerdon.envs.server.limits import ServerLimits
+from guerdon.errors import EnvError
 
 # Seconds between two looks at whether the processes respond.
 LOOK_S = 1.0
-# The slot of the calls that ask a process whether it responds; sessions count from 1.
-PING = 0
 
 
 class SessionWorkers:
@@ -32,6 +34,9 @@ class SessionWorkers:
         processes: How many processes there are.
         limits: The server's limits.
         observe: Called with the means of episodes that a curriculum needs.
+
+    Attributes:
+        sessions: How many environments each process has.
     """
 
     def __init__(
@@ -53,9 +58,9 @@ class SessionWorkers:
             Worker(lambda: ProcessLink(factory, options), "session", observe)
             for _ in range(processes)
         ]
-        self._numbers = itertools.count(PING + 1)
-        self._sessions = dict.fromkeys(self._workers, 0)
-        self._waiting: dict[Worker, list[tuple[Call, Any]]] = {}
+        self._numbers = itertools.count(1)
+        self.sessions = dict.fromkeys(self._workers, 0)
+        self._waiting: dict[Worker, list[tuple[Call, WorkerRunner]]] = {}
         self._stuck: dict[Worker, int] = {}
         self._watching: set[asyncio.Task[None]] = set()
 
@@ -74,39 +79,20 @@ class SessionWorkers:
         """How many threads of the processes hang in abandoned calls."""
         return sum(self._stuck.values())
 
-    async def open(self) -> WorkerAdapter:
-        """Make an environment, in the process that has the fewest of those that can be started."""
-        worker = min(self._sessions, key=lambda each: (each.is_broken, self._sessions[each]))
-        self._sessions[worker] += 1
-        adapter = WorkerAdapter(self, worker, next(self._numbers))
-        try:
-            await self.call(worker, adapter.number, "open")
-        except BaseException:
-            await asyncio.shield(adapter.close())
-            raise
-        return adapter
+    def runner(self, configuration: Callable[[], RewardRuntime | None]) -> WorkerRunner:
+        """Return a runner of a new environment, whose episodes a configuration scores."""
+        return WorkerRunner(self, next(self._numbers), configuration)
 
-    async def call(self, worker: Worker, number: int, method: str, *arguments: Any) -> Any:
-        """Make a call of a session."""
-        waiting = _Waiting()
-        self.start_call(worker, (number, method, arguments), waiting)
-        return await waiting.future
-
-    def start_call(self, worker: Worker, call: Call, caller: Any) -> None:
+    def start_call(self, worker: Worker, call: Call, runner: WorkerRunner) -> None:
         """Start a call of a session. Those of one moment share a message."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._submit)
-        self._waiting.setdefault(worker, []).append((call, caller))
+        self._waiting.setdefault(worker, []).append((call, runner))
 
     def _submit(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for worker, calls in waiting.items():
             worker.submit(calls)
-
-    async def closed(self, worker: Worker, number: int) -> None:
-        """Close the environment of a session."""
-        self._sessions[worker] -= 1
-        await self.call(worker, number, "close", self._limits.close_timeout_s)
 
     async def _watch(self, worker: Worker) -> None:
         """Ask a process how many threads hang; kill it if it doesn't respond.
@@ -114,16 +100,18 @@ class SessionWorkers:
         One that has ended is started again.
         """
         limit = self._limits.step_timeout_s
+        asking = self.runner(lambda: None)
+        asking.worker = worker
         while True:
-            waiting = _Waiting()
-            asked = waiting.future
             starting_s = 0.0 if worker.is_running else START_S
-            worker.submit([((PING, "ping", ()), waiting)])
-            await asyncio.wait([asked], timeout=limit + starting_s)
-            if not asked.done():
-                worker.kill()
-                worker.fail(f"the process was stopped, as it didn't respond for {limit:g} s")
-            self._stuck[worker] = 0 if asked.exception() else asked.result()
+            try:
+                async with asyncio.timeout(limit + starting_s) as time:
+                    self._stuck[worker] = await asking.call("ping")
+            except Exception:
+                self._stuck[worker] = 0
+                if time.expired():  # else it has ended, or can't be started
+                    worker.kill()
+                    worker.fail(f"the process was stopped, as it didn't respond for {limit:g} s")
             await asyncio.sleep(min(LOOK_S, limit))
 
     async def close(self) -> None:
@@ -133,98 +121,94 @@ class SessionWorkers:
         await asyncio.gather(*(each.close(self._limits.close_timeout_s) for each in self._workers))
 
 
-class _Waiting:
-    """A call that waits for its end."""
+class WorkerRunner:
+    """What a server needs of an `EnvRunner`, for an environment in one of the processes.
 
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def finish(self, value: Any, error: BaseException | None = None) -> None:
-        """Receive the end of the call."""
-        if self.future.done():  # its caller has left
-            return
-        if error is None:
-            self.future.set_result(value)
-        else:
-            self.future.set_exception(error)
-            self.future.exception()  # nobody may wait for it
-
-
-class _Step:
-    """A step that ends an `EnvCall`, without a task that waits for it."""
-
-    def __init__(self, call: EnvCall) -> None:
-        self._call = call
-
-    def finish(self, value: Any, error: BaseException | None = None) -> None:
-        """Receive the end of the step."""
-        call = self._call
-        if not call.is_abandoned:
-            call.result, call.error = value, error
-            call.deliver()
-
-
-class WorkerEnvironment:
-    """What `EnvRunner` needs of an environment that is in another process.
-
-    Args:
-        configure: Applies the configuration of an episode there.
-    """
-
-    def __init__(self, configure: Callable[[int], Any]) -> None:
-        self._runtime: Any = None
-        self._apply_configuration = configure
-
-
-class WorkerAdapter:
-    """The members of `EnvAdapter` for an environment in another process.
+    The process watches the time limits, and refuses what can't be called now.
 
     Args:
         workers: The processes.
-        worker: That of the environment.
-        number: The number of the session.
+        number: The number of the session, among those of all processes.
+        configuration: Returns the configuration that scores the episodes.
 
     Attributes:
-        number: The number of the session.
-        environment: Takes the place of the environment.
+        worker: The process of the environment; None before it is made.
     """
 
-    reset_is_async = step_is_async = close_is_async = True
+    _call: EnvCall  # the latest
 
-    def __init__(self, workers: SessionWorkers, worker: Worker, number: int) -> None:
+    def __init__(
+        self,
+        workers: SessionWorkers,
+        number: int,
+        configuration: Callable[[], RewardRuntime | None],
+    ) -> None:
+        self.worker: Any = None
         self._workers = workers
-        self._worker = worker
-        self.number = number
-        self.environment = WorkerEnvironment(self._configure)
+        self._number = number
+        self._configuration = configuration
 
-    def _call(self, method: str, *arguments: Any) -> Any:
-        return self._workers.call(self._worker, self.number, method, *arguments)
+    async def open(self) -> None:
+        """Make the environment, in the process that has the fewest of those that can be started."""
+        sessions = self._workers.sessions
+        self.worker = min(sessions, key=lambda each: (each.is_broken, sessions[each]))
+        sessions[self.worker] += 1
+        await self.call("open")
 
-    def _begin(self, episode: int | None = None) -> Any:
-        runtime = self.environment._runtime
-        return None if runtime is None else runtime.begin(episode)
-
-    def reset(self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
+    async def reset(
+        self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any] | None
+    ) -> Any:
         """Begin an episode."""
-        return self._call("reset", seed, episode_id, dict(extra or {}), self._begin())
+        runtime = self._configuration()
+        configuration = None if runtime is None else runtime.begin()
+        return await self.call("reset", seed, episode_id, dict(extra or {}), configuration)
 
-    def _configure(self, episode: int) -> Any:
-        return self._call("configure", self._begin(episode))
+    async def configure(self) -> None:
+        """Apply the configuration to a new environment that is stepped without a reset."""
+        runtime = self._configuration()
+        if runtime is not None:
+            await self.call("configure", runtime.begin(runtime.progress.episode))
 
-    def step(self, action: Any, timeout_s: float | None, extra: Mapping[str, Any] | None) -> Any:
+    async def step(
+        self, action: Any, timeout_s: float | None = None, extra: Mapping[str, Any] | None = None
+    ) -> Any:
         """Take a step."""
         if timeout_s is None and not extra:
-            return self._call("step", action)
-        return self._call("step", action, timeout_s, dict(extra or {}))
+            return await self.call("step", action)
+        return await self.call("step", action, timeout_s, dict(extra or {}))
 
-    def start_step(self, action: Any, call: EnvCall) -> None:
-        """Take a step, whose result is that of a call."""
-        self._workers.start_call(self._worker, (self.number, "step", (action,)), _Step(call))
+    def start_step(self, action: Any, finish: Callable[[EnvCall], None]) -> None:
+        """Start a step, without a task that waits for it."""
+        self._start(finish, "step", action)
 
-    def state(self) -> Any:
+    async def state(self) -> Any:
         """Return the state of the episode."""
-        return self._call("state")
+        return await self.call("state")
 
-    def close(self) -> Any:
+    async def close(self, timeout_s: float) -> None:
         """Close the environment, and abandon the call that it is in."""
-        return self._workers.closed(self._worker, self.number)
+        if self.worker is None:
+            return
+        self._workers.sessions[self.worker] -= 1
+        with contextlib.suppress(EnvError, TimeoutError):  # its process has ended, or is about to
+            async with asyncio.timeout(timeout_s):
+                await self.call("close", timeout_s)
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Make a call, and wait for its end."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._start(partial(settle, waiting), method, *arguments)
+        return await waiting
+
+    def _start(self, finish: Callable[[EnvCall], None], method: str, *arguments: Any) -> None:
+        self._call = EnvCall(lambda: None, method, finish)
+        self._workers.start_call(self.worker, (self._number, method, arguments), self)
+
+    def finish(self, value: Any, error: BaseException | None = None) -> None:
+        """Receive how the latest call has ended."""
+        self._call.result, self._call.error = value, error
+        self._call.deliver()
+
+
+# What runs the environment of a session.
+Runner: TypeAlias = EnvRunner | WorkerRunner

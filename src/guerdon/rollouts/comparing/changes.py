@@ -16,7 +16,7 @@ from guerdon.rubrics.state import own_state
 if TYPE_CHECKING:
     from guerdon.config.schema import RewardConfig
 
-__all__ = ["RewardChange", "changes_of_code", "changes_of_configs", "changes_of_rewards"]
+__all__ = ["RewardChange"]
 
 LISTS = ("per_turn", "episode_end")
 

@@ -43,10 +43,7 @@ from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.rollout import Rollout
 
-__all__ = [
-    "Comparison", "ComparisonJob", "ComparisonReport", "Movement", "RowMove", "compare_rewards",
-    "compare_rows", "quantile",
-]  # fmt: skip
+__all__ = ["Comparison", "ComparisonJob", "ComparisonReport", "compare_rewards", "compare_rows"]
 
 # The quantiles of the differences that are reported.
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -570,7 +567,12 @@ class ComparisonJob:
         if not comparison.rows and not interrupted:
             raise RolloutError(f"{name_of_file(self.rollouts)} has no rollouts: it is empty")
         return ComparisonReport(
-            comparison, tuple(changes), before.fingerprint, after.fingerprint, seconds, interrupted
+            comparison,
+            tuple(changes),
+            before.scorer.fingerprint,
+            after.scorer.fingerprint,
+            seconds,
+            interrupted,
         )
 
     def _pipeline(self, reward: str) -> ScoringPipeline:
@@ -615,6 +617,8 @@ def _compare(
                     if lines is None:
                         break
                     one, other = before.score(lines), after.score(lines)
+                if interrupts.requested:
+                    break
                 for (row, part), (row_after, _) in zip(one, other, strict=True):
                     comparison.add(row, row_after, part)
                 read += sum(len(line) for _, line in lines)

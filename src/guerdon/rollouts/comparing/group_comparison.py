@@ -16,10 +16,6 @@ from typing import Any
 
 from guerdon.rollouts.json_forms import as_text, group_key
 
-__all__ = [
-    "Flip", "GroupComparison", "GroupMove", "GroupRanks", "PairCounts", "brief", "count_pairs",
-]  # fmt: skip
-
 # How many groups are listed, and how many of the best rollouts of each.
 MAX_GROUPS = 100
 MAX_BEST = 5

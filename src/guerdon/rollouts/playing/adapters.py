@@ -15,8 +15,6 @@ from guerdon.types.action import Action
 from guerdon.types.numbers import FiniteFloat
 from guerdon.types.observation import StepResult
 
-__all__ = ["ForeignAdapter", "OwnAdapter", "adapter_of", "read_result"]
-
 # Fields of an observation that are not its content.
 BESIDE = frozenset({"done", "reward", "metadata"})
 

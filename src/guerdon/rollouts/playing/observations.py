@@ -10,7 +10,7 @@ from guerdon.rollouts.playing.adapters import BESIDE
 from guerdon.types.content import text_or_parts
 from guerdon.types.message import TEXT_FIELDS, Message
 
-__all__ = ["answer_messages", "content_of", "first_messages", "observation_text"]
+__all__ = ["observation_text"]
 
 
 def content_of(observation: Any) -> Any:

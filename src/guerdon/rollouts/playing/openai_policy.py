@@ -9,8 +9,9 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
+from guerdon._loading import import_extra
 from guerdon._validation import check_integer, check_seconds
-from guerdon.errors import InvalidArgumentError, MissingExtraError, PolicyError
+from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.observations import content_of, first_messages
 from guerdon.rollouts.playing.policies import PolicyOutput, action_of
@@ -170,12 +171,7 @@ class OpenAIPolicy:
 
 
 def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any:
-    try:
-        import openai
-    except ImportError as error:
-        raise MissingExtraError(
-            "OpenAIPolicy needs the package openai: pip install 'guerdon[judge]'", extra="judge"
-        ) from error
+    openai = import_extra("openai", "judge", "OpenAIPolicy")
     if api_key is None and base_url is not None and not os.environ.get("OPENAI_API_KEY"):
         api_key = NO_KEY
     http = model_http_client()()

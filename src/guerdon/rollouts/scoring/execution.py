@@ -29,11 +29,6 @@ from guerdon.rollouts.scoring.reading import Line
 from guerdon.rollouts.scoring.summary import Summary
 from guerdon.services.config import share_limits
 
-__all__ = [
-    "Batches", "DIED", "Engine", "InProcesses", "InThisThread", "InThreads", "Interrupts",
-    "OpenScore", "ScoredChunk", "open_worker", "score_in_order", "score_in_worker",
-]  # fmt: skip
-
 # A chunk takes about this long, so that little is lost when a run ends and little is sent between
 # processes; and it has at most so many batches.
 CHUNK_SECONDS = 0.5
@@ -75,10 +70,10 @@ class ScoredChunk:
 
 
 class Interrupts:
-    """While it is entered, ctrl-C raises KeyboardInterrupt only inside `allowed`.
+    """While it is entered, ctrl-C sets `requested`, and interrupts only what is in `allowed`.
 
-    Elsewhere it is recorded in `requested`; a second ctrl-C is raised anywhere. Outside the main
-    thread, which alone can handle signals, it changes nothing.
+    A second ctrl-C raises KeyboardInterrupt anywhere. Outside the main thread, which alone can
+    handle signals, it changes nothing.
 
     Attributes:
         requested: Whether the run is to end.
@@ -100,10 +95,14 @@ class Interrupts:
 
     @contextlib.contextmanager
     def allowed(self) -> Iterator[None]:
-        """A context in which ctrl-C raises KeyboardInterrupt."""
-        self._allowed = True
+        """A context that ctrl-C ends: the program continues after it."""
+        first, self._allowed = not self.requested, True
         try:
             yield
+        except KeyboardInterrupt:
+            self.requested = True
+            if not first:
+                raise
         finally:
             self._allowed = False
 
@@ -140,8 +139,8 @@ class Engine(ABC):
         """Start to score a chunk."""
 
     def finishes(self, future: Future[ScoredChunk]) -> bool:
-        """Whether the result of a chunk is waited for after ctrl-C."""
-        return future.done()
+        """Whether the result of a chunk is waited for after ctrl-C: if it has begun."""
+        return not future.cancel()
 
 
 class InThisThread(Engine):
@@ -234,10 +233,6 @@ class InProcesses(Engine):
         with _blocked_interrupts():  # submitting may start a process, which inherits this
             return self._pool.submit(score_in_worker, chunk)
 
-    def finishes(self, future: Future[ScoredChunk]) -> bool:
-        """Whether a process has begun the chunk."""
-        return not future.cancel()
-
 
 def score_in_order(
     batches: Iterator[list[Line]], engine: Engine, *, interrupts: Interrupts
@@ -268,7 +263,9 @@ def score_in_order(
             reading = 0.0
             while len(pending) < engine.ahead and not interrupts.requested:
                 start = perf_counter()
-                chunk = _interruptible(interrupts, list, itertools.islice(readable, size))
+                chunk: Batches = []
+                with interrupts.allowed():
+                    chunk = list(itertools.islice(readable, size))
                 reading = max(reading, perf_counter() - start)
                 if not chunk:
                     break
@@ -277,7 +274,9 @@ def score_in_order(
                 pending = deque(itertools.takewhile(engine.finishes, pending))
             if not pending:
                 break
-            scored = _interruptible(interrupts, pending[0].result)
+            scored = None
+            with interrupts.allowed():
+                scored = pending[0].result()
             if scored is None:  # ctrl-C
                 continue
             pending.popleft()
@@ -297,19 +296,6 @@ def _until_error(batches: Iterator[list[Line]], failed: list[GuerdonError]) -> I
         yield from batches
     except GuerdonError as error:
         failed.append(error)
-
-
-def _interruptible(interrupts: Interrupts, call: Callable[..., Any], *args: Any) -> Any:
-    """The result of a call; None if the first ctrl-C interrupted it."""
-    first = not interrupts.requested
-    try:
-        with interrupts.allowed():
-            return call(*args)
-    except KeyboardInterrupt:
-        if not first:
-            raise
-        interrupts.requested = True
-        return None
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.types.rollout import Rollout
 
-__all__ = ["ENGINES", "ScoredRow", "ScoringJob", "ScoringPipeline", "ScoringReport"]
+__all__ = ["ScoringJob", "ScoringReport"]
 
 ENGINES = ("processes", "ray")
 
@@ -156,7 +156,7 @@ class ScoringJob:
                 self._check_order(pipeline.scorer)
             report = ScoringReport(
                 pipeline.new_summary(),
-                pipeline.fingerprint,
+                pipeline.scorer.fingerprint,
                 sandbox=pipeline.scorer.sandbox_data,
             )
             file = stack.enter_context(reading.open_file(self.rollouts))
@@ -239,7 +239,7 @@ class ScoringJob:
             The batches that are left, and how many bytes of `out` to keep: batches are kept whole,
             up to the first with a line that could not be read then and can be now.
         """
-        kept, rows = 0, read_finished(out, pipeline.fingerprint)
+        kept, rows = 0, read_finished(out, pipeline.scorer.fingerprint)
         last: tuple[ResultRow, Line] | None = None
         for lines in batches:
             finished = list(itertools.islice(rows, len(lines)))
@@ -283,7 +283,7 @@ class ScoringJob:
             )
         if self._is_parallel:
             return InProcesses(partial(ScoringPipeline, self), workers=self.workers or 1)
-        return InThisThread(partial(pipeline, into=summary, allowed=interrupts.allowed))
+        return InThisThread(partial(pipeline, into=summary, interrupts=interrupts))
 
     @property
     def _is_parallel(self) -> bool:
@@ -341,16 +341,12 @@ class ScoringPipeline:
             self._opened = opening.pop_all()
         self.takes_groups = self.scorer.takes_groups or self.credit is not None
         self.scores_chunks = self.scorer.scores_chunks and not self.takes_groups
-        self.fingerprint = self.scorer.fingerprint
+        fingerprint = self.scorer.fingerprint
         if self.credit is not None:
-            self.fingerprint = fingerprint_of(self.fingerprint, *self.credit.identity)
+            fingerprint = fingerprint_of(fingerprint, *self.credit.identity)
         if job.score_failed:
-            self.fingerprint = fingerprint_of(self.fingerprint, "score failed")
-        self.set_fingerprint(self.fingerprint)
-
-    def set_fingerprint(self, fingerprint: str) -> None:
-        """Set the fingerprint of all rows."""
-        self.fingerprint = self.scorer.fingerprint = fingerprint
+            fingerprint = fingerprint_of(fingerprint, "score failed")
+        self.scorer.fingerprint = fingerprint
 
     def _open_credit(self, settings: CreditSettings) -> RowCredit:
         if not isinstance(self.scorer, RubricScorer):
@@ -396,24 +392,21 @@ class ScoringPipeline:
         batches: Sequence[list[Line]],
         *,
         into: Summary | None = None,
-        allowed: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        interrupts: Interrupts | None = None,
     ) -> ScoredChunk:
         """Score batches, encode their rows and count them.
 
         Args:
             batches: The lines that are scored together.
             into: The summary in which to count the rows; None counts them in a new one.
-            allowed: Where ctrl-C may interrupt; the batches before it are kept.
+            interrupts: Where ctrl-C is recorded; the batches before it are kept.
         """
-        start, interrupted = perf_counter(), False
+        start, interrupts = perf_counter(), interrupts or Interrupts()
         together = [list(itertools.chain(*batches))] if self.scores_chunks else batches
         scored: list[list[ScoredRow]] = []
-        try:
-            with allowed():
-                for lines in together:
-                    scored.append(self.score(lines))
-        except KeyboardInterrupt:
-            interrupted = True
+        with interrupts.allowed():
+            for lines in together:
+                scored.append(self.score(lines))
         summary = self.new_summary() if into is None else into
         for batch in scored:
             self.count(batch, summary)
@@ -425,7 +418,7 @@ class ScoringPipeline:
             read=sum(len(line) for _, line in finished),
             batches=len(batches),
             seconds=perf_counter() - start,
-            interrupted=interrupted,
+            interrupted=interrupts.requested,
             summary=summary if into is None else None,
         )
 

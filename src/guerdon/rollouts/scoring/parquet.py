@@ -8,14 +8,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, cast
 
-from guerdon.errors import MissingExtraError, RolloutError
+from guerdon._loading import import_extra
+from guerdon.errors import RolloutError
 from guerdon.rollouts.json_forms import as_text
 from guerdon.rollouts.scoring.result_rows import ResultRow, encode_row
-
-__all__ = [
-    "SUFFIX", "finish_file", "import_arrow", "partial_file", "read_parquet", "rows_of_table",
-    "table_of_rows",
-]  # fmt: skip
 
 SUFFIX = ".parquet"
 
@@ -39,14 +35,7 @@ def import_arrow() -> Any:
     Raises:
         MissingExtraError: It isn't installed.
     """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            "Parquet requires the package pyarrow: pip install 'guerdon[parquet]'", extra="parquet"
-        ) from error
-    return pyarrow
+    return import_extra("pyarrow.parquet", "parquet", "Parquet")
 
 
 def read_parquet(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:

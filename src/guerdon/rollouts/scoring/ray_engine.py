@@ -21,8 +21,6 @@ from guerdon.rollouts.scoring.execution import (
     score_in_worker,
 )
 
-__all__ = ["OnRay"]
-
 # A task costs more than a message to a process: its chunks have more batches.
 LARGEST = 4096
 

@@ -16,10 +16,7 @@ from guerdon.rollouts.json_forms import group_key, parse_json
 from guerdon.rollouts.scoring.parquet import SUFFIX, read_parquet
 from guerdon.types.rollout import Rollout
 
-__all__ = [
-    "FORMATS", "Line", "decode_line", "groups_of", "lines_by_group", "name_of_file", "open_file",
-    "parse_line", "read_batches", "read_lines", "read_rollouts", "read_tau_bench",
-]  # fmt: skip
+__all__ = ["read_rollouts"]
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Any, Self, TypedDict, cast
 from guerdon.errors import RolloutError, ScoringError
 from guerdon.rollouts.json_forms import as_text
 
-__all__ = ["ResultRow", "RowWriter", "encode_row", "failed_row", "invalid_row", "read_finished"]
+__all__ = ["ResultRow"]
 
 # How each line of a result file begins.
 BEGINNING = b'{"id": '

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from numbers import Real
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
@@ -24,15 +24,15 @@ from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
 from guerdon.sandbox.protocol import Limits
 from guerdon.types.evaluate_result import EvaluateResult
-from guerdon.types.message import Message, conversation_problems
+from guerdon.types.message import conversation_problems
 from guerdon.types.rollout import Rollout
 
-__all__ = [
-    "FunctionScorer", "RubricScorer", "SandboxScorer", "SandboxSettings", "Scorer",
-    "score_rollouts", "score_together", "scorer_of", "unless_failed",
-]  # fmt: skip
+__all__ = ["FunctionScorer", "RubricScorer", "SandboxSettings", "score_rollouts"]
 
 T = TypeVar("T")
+
+# The messages, the ground truth and the other arguments of a call.
+Arguments: TypeAlias = tuple[Any, Any, dict[str, Any]]
 
 
 class LoopRunningError(AsyncRubricError):
@@ -79,21 +79,23 @@ class Scorer(ABC):
         if runner is not None:
             runner.close()
 
-    @abstractmethod
     def score(self, rollout: Rollout) -> ResultRow:
-        """Score a rollout. Failures are reported in the row, not raised.
+        """Score a rollout, as a group of one if `takes_groups`.
 
         Raises:
             AsyncRubricError: The reward is async and an event loop is running in this thread.
         """
+        return self.score_group([rollout])[0]
 
+    @abstractmethod
     def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
         """Score several rollouts; those of a group together if `takes_groups`.
 
+        Failures are reported in the rows, not raised.
+
         Raises:
             AsyncRubricError: The reward is async and an event loop is running in this thread.
         """
-        return [self.score(rollout) for rollout in rollouts]
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that can't be read, or whose episode failed."""
@@ -162,7 +164,7 @@ class RubricScorer(Scorer):
             AsyncRubricError: The rubric is async and an event loop is running in this thread.
         """
         if self._is_async:
-            return self.score_group([rollout])[0]
+            return super().score(rollout)
         done = self._replay
         try:
             replay(self.rubric, rollout._steps or rollout.steps, done)
@@ -180,7 +182,7 @@ class RubricScorer(Scorer):
         """
         # A judge can be called in sync code, too: inside a running loop, which can't run another.
         if not self.scores_chunks or (not self._is_async and asyncio._get_running_loop()):
-            return super().score_group(rollouts)
+            return [self.score(rollout) for rollout in rollouts]
         return self._run_all(map(self._score_async, rollouts), type(self.rubric).__name__)
 
     async def _score_async(self, rollout: Rollout) -> ResultRow:
@@ -255,14 +257,6 @@ class FunctionScorer(Scorer):
                 )
         self.fingerprint = fingerprint_of(function.fingerprint, function.mode, self.parameters)
 
-    def score(self, rollout: Rollout) -> ResultRow:
-        """Score a rollout; a batch function scores it as a group of one.
-
-        Raises:
-            AsyncRubricError: The function is async and an event loop is running in this thread.
-        """
-        return self.score_group([rollout])[0]
-
     def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
         """Score rollouts; a batch function scores them against each other.
 
@@ -280,52 +274,37 @@ class FunctionScorer(Scorer):
                     "record.to_rollout()"
                 )
         if self.takes_groups:
-            results = self._evaluate_batch(rollouts)
-        elif self.function.is_async:
-            results = self._run_all(map(self._evaluate_async, rollouts), self.function.__name__)
+            [results] = self._evaluate([_batch_arguments(rollouts)])
+            if isinstance(results, EvaluateResult):  # it couldn't be called
+                results = [results] * len(rollouts)
         else:
-            results = self._evaluate_each(rollouts)
+            results = self._evaluate([_arguments(rollout) for rollout in rollouts])
         return [self._row(*pair) for pair in zip(rollouts, results, strict=True)]
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that can't be read, or whose episode failed."""
         return super().failed(error) | {"reason": None, "notes": []}
 
-    def _evaluate_each(self, rollouts: Sequence[Rollout]) -> list[EvaluateResult]:
-        return [self._evaluate(*_arguments(rollout)) for rollout in rollouts]
+    def _evaluate(self, calls: Sequence[Arguments]) -> list[Any]:
+        """What the function returned for each call; an invalid result if it couldn't be called."""
+        if self.function.is_async:
+            return self._run_all((self._await(*call) for call in calls), self.function.__name__)
+        return [self._call(*call) for call in calls]
 
-    async def _evaluate_async(self, rollout: Rollout) -> EvaluateResult:
-        messages, truth, columns = _arguments(rollout)
+    def _call(self, messages: Any, ground_truth: Any, columns: dict[str, Any]) -> Any:
         try:
-            result: EvaluateResult = await self.function.evaluate(
-                messages, truth, columns | self.parameters
-            )
-        except _PASSED_ON:
-            raise
-        except BaseException as error:  # as below
-            return failed(error)
-        return result
-
-    def _evaluate_batch(self, rollouts: Sequence[Rollout]) -> list[EvaluateResult]:
-        names = dict.fromkeys(name for rollout in rollouts for name in rollout.columns)
-        columns: dict[str, Any] = {
-            name: [rollout.columns.get(name) for rollout in rollouts]
-            for name in names
-            if name not in _CONVERSATION
-        }
-        messages = [rollout.messages for rollout in rollouts]
-        truths = [rollout.columns.get("ground_truth") for rollout in rollouts]
-        results = self._evaluate(messages, truths, columns)
-        return [results] * len(rollouts) if isinstance(results, EvaluateResult) else results
-
-    def _evaluate(self, messages: Any, ground_truth: Any, columns: dict[str, Any]) -> Any:
-        """What the function returned; an invalid result if it couldn't be called."""
-        try:
-            result = self.function.evaluate(messages, ground_truth, columns | self.parameters)
-            return self._run(result, self.function.__name__) if self.function.is_async else result
+            return self.function.evaluate(messages, ground_truth, columns | self.parameters)
         except _PASSED_ON:
             raise
         except BaseException as error:  # also a cancellation, which is the function's own here
+            return failed(error)
+
+    async def _await(self, messages: Any, ground_truth: Any, columns: dict[str, Any]) -> Any:
+        try:
+            return await self.function.evaluate(messages, ground_truth, columns | self.parameters)
+        except _PASSED_ON:
+            raise
+        except BaseException as error:  # as above
             return failed(error)
 
     def _row(self, rollout: Rollout, result: EvaluateResult) -> ResultRow:
@@ -354,10 +333,22 @@ class FunctionScorer(Scorer):
         return row
 
 
-def _arguments(rollout: Rollout) -> tuple[list[Message], Any, dict[str, Any]]:
+def _arguments(rollout: Rollout) -> Arguments:
     """The messages, the ground truth and the other columns of a rollout."""
     columns = {name: value for name, value in rollout.columns.items() if name not in _CONVERSATION}
     return rollout.messages, rollout.columns.get("ground_truth"), columns
+
+
+def _batch_arguments(rollouts: Sequence[Rollout]) -> Arguments:
+    """As lists, with None for a column that a rollout doesn't have."""
+    names = dict.fromkeys(name for rollout in rollouts for name in rollout.columns)
+    columns: dict[str, Any] = {
+        name: [rollout.columns.get(name) for rollout in rollouts]
+        for name in names
+        if name not in _CONVERSATION
+    }
+    truths = [rollout.columns.get("ground_truth") for rollout in rollouts]
+    return [rollout.messages for rollout in rollouts], truths, columns
 
 
 def _numbers(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
@@ -460,12 +451,10 @@ class SandboxScorer(FunctionScorer):
                 _refuse_parameters(parameters)
             super().__init__(self.sandbox.function, parameters)
             opened.pop_all()
-        self.sandbox_data = {
+        self.sandbox_data = asdict(settings) | {
             "level": self.sandbox.level,
             "promise": self.sandbox.promise,
-            "limits": asdict(settings.limits),
             "allow_read": list(settings.allow_read),
-            "reuse": settings.reuse,
         }
         self.scores_chunks = settings.reuse and not self.takes_groups
         if self.sandbox.is_rubric:  # as without a sandbox; the level isn't part of a fingerprint
@@ -476,24 +465,21 @@ class SandboxScorer(FunctionScorer):
         self.sandbox.close()
         super().close()
 
-    def _evaluate_each(self, rollouts: Sequence[Rollout]) -> list[EvaluateResult]:
+    def _evaluate(self, calls: Sequence[Arguments]) -> list[Any]:
         if not self.scores_chunks:
-            return super()._evaluate_each(rollouts)
-        calls = [_arguments(rollout) for rollout in rollouts]
+            return super()._evaluate(calls)
         return self.sandbox.evaluate_together(
             [(messages, truth, columns | self.parameters) for messages, truth, columns in calls]
         )
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that can't be read, or whose episode failed."""
-        row = (
-            failed_row(error, self.fingerprint) if self.sandbox.is_rubric else super().failed(error)
-        )
-        row["sandbox"] = self.sandbox.level
-        return row
+        return self._of_sandbox(super().failed(error))
 
     def _row(self, rollout: Rollout, result: EvaluateResult) -> ResultRow:
-        row = super()._row(rollout, result)
+        return self._of_sandbox(super()._row(rollout, result))
+
+    def _of_sandbox(self, row: ResultRow) -> ResultRow:
         if self.sandbox.is_rubric:  # whose rows have neither
             for name in ("reason", "notes", "steps", "metrics"):
                 row.pop(name, None)  # type: ignore[misc]

@@ -12,10 +12,7 @@ from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rubrics.containers import Gate, Sequential
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = [
-    "GroupStats", "GroupSummary", "MAX_TEXT", "Mean", "Summary", "bounded_name", "gates_of",
-    "group_stats",
-]  # fmt: skip
+__all__ = ["Summary"]
 
 # How many values of the column to break down by, and kinds of failures, are counted separately.
 MAX_PARTS = 100

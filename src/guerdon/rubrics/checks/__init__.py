@@ -5,23 +5,15 @@ Each reads the text of an action (`content`, or another field) and scores 1.0 or
 with a reason; an action without a text or an observation without a usable ground truth raises.
 """
 
-from guerdon.rubrics.checks.answers import extract_answer
-from guerdon.rubrics.checks.code import PythonCompiles
-from guerdon.rubrics.checks.numeric import NumericAnswer
-from guerdon.rubrics.checks.quantity import parse_number
-from guerdon.rubrics.checks.structured import ValidJson
-from guerdon.rubrics.checks.text import ExactMatch, LengthBounds, RegexMatch, RepetitionBounds
-from guerdon.rubrics.checks.toxicity import ToxicityRubric
+from guerdon._lazy import lazy_names
+from guerdon.rubrics.checks.answers import *
+from guerdon.rubrics.checks.code import *
+from guerdon.rubrics.checks.numeric import *
+from guerdon.rubrics.checks.quantity import *
+from guerdon.rubrics.checks.structured import *
+from guerdon.rubrics.checks.text import *
+from guerdon.rubrics.checks.toxicity import *
 
-__all__ = [
-    "ExactMatch",
-    "LengthBounds",
-    "NumericAnswer",
-    "PythonCompiles",
-    "RegexMatch",
-    "RepetitionBounds",
-    "ToxicityRubric",
-    "ValidJson",
-    "extract_answer",
-    "parse_number",
-]
+__getattr__, __dir__ = lazy_names(
+    __name__, "answers", "code", "numeric", "quantity", "structured", "text", "toxicity"
+)

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["FencedBlock", "fenced_blocks"]
-
 # Possessive, so that a long line is read once.
 _FENCE = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+([^\s`{]*+)[^`]*+$")
 

@@ -11,8 +11,6 @@ from typing import Any
 from guerdon.errors import MissingInputError
 from guerdon.types.content import is_text_part, text_or_parts
 
-__all__ = ["field_of", "ground_truth_of", "text_of"]
-
 
 def field_of(holder: object, name: str) -> Any:
     """Return the value of a mapping's key or of an object's attribute; None if there is none."""

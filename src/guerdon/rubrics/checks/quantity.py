@@ -13,7 +13,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
-__all__ = ["MAX_NUMBER_LENGTH", "Quantity", "parse_number", "read_quantity"]
+__all__ = ["parse_number"]
 
 MAX_NUMBER_LENGTH = 400
 """A longer text is not a number, which bounds the work on hostile input."""

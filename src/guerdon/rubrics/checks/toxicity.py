@@ -25,7 +25,7 @@ from guerdon.rubrics.checks.inputs import text_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
 
-__all__ = ["Lexicon", "LexiconEntry", "ToxicityRubric", "parse_lexicon", "read_lexicon"]
+__all__ = ["ToxicityRubric"]
 
 _MOST_REPEATS = 30
 _LOOK_ALIKES = {

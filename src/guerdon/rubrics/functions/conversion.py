@@ -14,7 +14,7 @@ from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.message import Message, read_messages
 from guerdon.types.rollout import Rollout
 
-__all__ = ["ConversationReplay", "as_reward_function"]
+__all__ = ["as_reward_function"]
 
 
 def as_reward_function(rubric: RubricLike, *, prefer_async: bool = False) -> RewardFunction:

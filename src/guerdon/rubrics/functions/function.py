@@ -30,17 +30,7 @@ from guerdon.rubrics.state import fingerprint_of
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.message import read_messages
 
-__all__ = [
-    "Mode",
-    "Parameters",
-    "RewardFunction",
-    "failed",
-    "parameters_of",
-    "result_of",
-    "results_of",
-    "reward_function",
-    "takes_messages",
-]
+__all__ = ["RewardFunction", "reward_function"]
 
 Mode: TypeAlias = Literal["pointwise", "batch"]
 
@@ -54,9 +44,6 @@ _MODES: dict[str, Mode] = {
 # The names of a function's first and second argument in each mode.
 MESSAGES: dict[Mode, str] = {"pointwise": "messages", "batch": "rollouts_messages"}
 GROUND_TRUTH: dict[Mode, str] = {"pointwise": "ground_truth", "batch": "ground_truths"}
-
-# Characters of an error that are kept.
-MAX_ERROR = 10_000
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -508,8 +495,6 @@ def failed(
         where: What the message begins with.
     """
     text = describe_failure(error, where)
-    if len(text) > MAX_ERROR:
-        text = f"{text[:MAX_ERROR]}… ({len(text):,} characters)"
     if file is not None:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == file]

@@ -13,7 +13,7 @@ from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.functions.function import RewardFunction, takes_messages
 from guerdon.rubrics.rubric import Rubric
 
-__all__ = ["is_factory", "load_reward", "reward_of"]
+__all__ = ["load_reward"]
 
 
 def load_reward(spec: str) -> Rubric | RewardFunction:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from guerdon.types.evaluate_result import StepOutput
 
-__all__ = ["Misfit", "Problem", "place_outputs", "places_of"]
+__all__ = ["Misfit"]
 
 Problem: TypeAlias = Literal[
     "no such step",

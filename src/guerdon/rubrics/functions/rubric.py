@@ -20,7 +20,7 @@ from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import TEXT_FIELDS, Message
 from guerdon.types.rollout import MessageAction
 
-__all__ = ["RewardFunctionRubric", "rubric_of"]
+__all__ = ["RewardFunctionRubric"]
 
 
 def rubric_of(function: Any) -> Rubric:

@@ -18,8 +18,8 @@ from guerdon._validation import (
     check_choice,
     check_integer,
     check_number,
+    check_range,
     check_type,
-    is_finite,
     shown,
 )
 from guerdon.errors import InvalidArgumentError, RubricError, ServiceError
@@ -159,7 +159,7 @@ class LLMJudge(Rubric):
         cache: Cache | str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
-        self.score_range = self._bounds = _check_range(score_range)
+        self.score_range = self._bounds = check_range("score_range", score_range)
         self.fields = _check_fields(fields)
         self._client, self._is_own_client = mcp_client, mcp_client is not None
         self._asked = _check_asked(endpoint)
@@ -393,16 +393,6 @@ class LLMJudge(Rubric):
 def _stored(question: Question, text: str) -> JudgeVerdict | None:
     """The verdict in an entry of the cache."""
     return stored_verdict(text, score_range=question.score_range, criteria=[*question.criteria])
-
-
-def _check_range(given: Any) -> Bounds:
-    if isinstance(given, (tuple, list)) and len(given) == 2 and all(map(is_finite, given)):
-        low, high = map(float, given)
-        if low < high:
-            return low, high
-    raise InvalidArgumentError(
-        f"`score_range` must be two finite numbers, the lower first, got {shown(given)}"
-    )
 
 
 def _check_asked(endpoint: Any) -> tuple[str | ChatClient, ...]:

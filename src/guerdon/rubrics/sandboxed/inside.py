@@ -225,19 +225,15 @@ def _reward(found: Any, spec: str, mode: Mode | None) -> Rubric | RewardFunction
         if mode is not None and bare and not is_factory(found):
             return RewardFunction(found, mode)
         reward = reward_of(found, spec)
-        if mode is not None and mode_of(reward) != mode:
+        function = as_reward_function(reward)  # a rubric as one is pointwise
+        if mode not in (None, function.mode):
             # Raises an error that explains the mode, or takes the requested one.
-            return RewardFunction(as_reward_function(reward), mode)
+            return RewardFunction(function, mode)
     except LoadError:
         raise
     except GuerdonError as error:
         raise LoadError(f"{spec}: {error}", spec=spec) from error
     return reward
-
-
-def mode_of(reward: Rubric | RewardFunction) -> Mode:
-    """Return the mode of a reward."""
-    return "pointwise" if isinstance(reward, Rubric) else reward.mode
 
 
 def describe(reward: Rubric | RewardFunction) -> Description:

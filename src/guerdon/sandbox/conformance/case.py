@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 from guerdon.sandbox.protocol import Ending, Execution, Limits
 
-__all__ = ["Case", "CaseGroup", "Way", "source"]
-
 Way = Literal["alone", "after", "beside", "checked", "right", "function"]
 
 #: What precedes each program.

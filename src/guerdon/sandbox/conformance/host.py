@@ -17,8 +17,6 @@ from typing import Any, Self
 from guerdon.errors import SandboxError
 from guerdon.sandbox.supervisor.processes import members, stat_of
 
-__all__ = ["Host"]
-
 _NAMESPACES = ("user", "net", "ipc", "pid", "mnt", "uts")
 _SETUID = ("/usr/bin/su", "/usr/bin/mount", "/usr/bin/passwd", "/usr/bin/sudo", "/bin/su")
 _SHARED = ("/dev/shm", "/dev/mqueue", "/tmp", "/var/tmp", "/run", "/")

@@ -9,8 +9,6 @@ from typing import Literal, get_args
 
 from guerdon.errors import SandboxError
 
-__all__ = ["Outcome", "Report", "Result"]
-
 Result = Literal["passed", "failed", "skipped"]
 
 

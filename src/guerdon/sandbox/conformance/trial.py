@@ -19,8 +19,6 @@ from guerdon.sandbox.conformance.host import Host
 from guerdon.sandbox.conformance.report import Outcome, Report, Result
 from guerdon.sandbox.protocol import Execution, Program, Sandbox
 
-__all__ = ["CANARIES", "Trial", "check_sandbox"]
-
 #: The cases that must pass before any other runs: files, the network and processes are shut off.
 CANARIES = tuple(
     next(case for case in CASES if case.name == name)

@@ -17,8 +17,6 @@ from typing import Any
 
 from . import link, plain, raised, surroundings
 
-__all__ = ["Candidate", "main"]
-
 
 class Candidate(surroundings.ProgramSurroundings):
     """The program's end of the link."""

@@ -31,8 +31,6 @@ from . import (
     surroundings,
 )
 
-__all__ = ["Checker", "main"]
-
 LOADED = 64 << 10  # bytes of the first message
 ROOM = 150  # frames for the tests, beside those of this module and of asking
 ORDER = remote.COMPARISONS - {"__eq__", "__ne__"}

@@ -18,8 +18,6 @@ from typing import Any
 
 from . import containers, plain, remote
 
-__all__ = ["Decoder", "Encoder", "index_of"]
-
 DEEPEST = 2000  # levels of values that can't be changed: the interpreter hashes them recursively
 #: Nodes without a list of values at their end.
 LEAVES = frozenset({"bytes", "errors", "global", "int", "member", "mine", "name", "str", "yours"})

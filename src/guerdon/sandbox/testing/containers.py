@@ -20,21 +20,6 @@ from typing import Any
 
 from .plain import expect, mro_of
 
-__all__ = [
-    "CONTAINERS",
-    "Containers",
-    "EMPTY",
-    "ENVIRON",
-    "contents",
-    "is_array",
-    "is_data",
-    "is_open",
-    "kind_of_mapping",
-    "new_array",
-    "refill",
-    "state",
-]
-
 #: The tags of their nodes, and what makes an empty one.
 EMPTY: dict[str, Callable[[], Any]] = {
     kind.__name__: kind

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-__all__ = ["INSIDE", "program_of"]
-
 _PACKAGE = "guerdon_testing"
 _NAMES = (
     *("plain", "containers", "remote", "shared", "codec", "raised", "link", "surroundings"),

@@ -15,8 +15,6 @@ from typing import Any
 
 from . import plain, remote
 
-__all__ = ["Keeping", "QUERIES"]
-
 MOST = 100_000  # items that are read to find one
 _NUMBERS = frozenset({"__float__", "__int__", "__index__", "__complex__"})
 _KEPT = "bool bytes format getitem hash len repr round str"

@@ -21,8 +21,6 @@ from typing import Any, NoReturn
 
 from . import codec, containers, plain, raised, remote, shared
 
-__all__ = ["GONE", "LARGEST", "Link", "LinkLost", "awaiting"]
-
 LARGEST = 32 << 20  # bytes of a message
 GONE = "its process ended by itself"
 DEEPEST = 800  # nested calls

@@ -15,22 +15,6 @@ from operator import index
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-__all__ = [
-    "ATOMS",
-    "BASES",
-    "COMPOSED",
-    "CodecError",
-    "ERRORS",
-    "MAPPINGS",
-    "NAMED",
-    "NAMES",
-    "SMALL",
-    "expect",
-    "fields_of",
-    "mro_of",
-    "parts_of",
-]
-
 #: The method resolution order of a class, which the class can't override.
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 

@@ -11,13 +11,6 @@ from typing import Any
 
 from . import containers, plain
 
-__all__ = [
-    "Errors",
-    "LONGEST",
-    "ProgramLeft",
-    "describe",
-]
-
 LONGEST = 300  # characters of an error in a verdict
 WHOLE = 4 * LONGEST  # characters of its text that the tests receive
 RUNNERS = frozenset({"bdb", "doctest", "unittest"})  # an error of theirs could skip a test

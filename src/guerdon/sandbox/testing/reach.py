@@ -24,17 +24,6 @@ from typing import Any
 
 from . import containers, plain, remote
 
-__all__ = [
-    "audit",
-    "global_of",
-    "guard",
-    "may_call",
-    "may_change",
-    "may_have",
-    "may_read",
-    "methods_of",
-]
-
 #: Frames, code and modules lead to the names of the tests.
 _FORBIDDEN = (CodeType, FrameType, ModuleType, TracebackType, CellType, MethodWrapperType)
 #: Callables that a module defines, found there by their names.

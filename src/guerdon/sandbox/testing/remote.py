@@ -24,23 +24,6 @@ from typing import Any
 from .containers import CONTAINERS
 from .plain import BASES, mro_of
 
-__all__ = [
-    "ARITHMETIC",
-    "AWAITED",
-    "CALLED",
-    "COMPARISONS",
-    "FORWARDED",
-    "MADE",
-    "Remote",
-    "SIGNATURE",
-    "class_of",
-    "derived",
-    "handle_of",
-    "is_derived",
-    "is_remote",
-    "kind_of",
-]
-
 COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
 _OPERATORS = "add and divmod floordiv lshift matmul mod mul or pow rshift sub truediv xor"
 ARITHMETIC = frozenset(

@@ -18,8 +18,6 @@ from typing import Any
 
 from . import link, raised
 
-__all__ = ["Tests"]
-
 MODULE = "solution"  # what tests call the program's module
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from . import plain
 
-__all__ = ["Shared"]
-
 
 class Shared:
     """The classes of a module that another process has as well.

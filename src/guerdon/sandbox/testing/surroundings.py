@@ -23,8 +23,6 @@ from typing import Any
 
 from . import codec, containers, link
 
-__all__ = ["ProgramSurroundings", "TestsSurroundings"]
-
 STREAMS = ("stdout", "stderr")
 GIVEN = ("stdin", "argv")  # what the tests set in `sys`
 #: Functions that set a seed: called by a test, they are called in the program's process, too.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-__all__ = ["units_of"]
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: Statements that test nothing.
 _SETTING = (

@@ -7,8 +7,6 @@ from functools import partial
 from guerdon.sandbox.conformance.case import CaseGroup, source
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["case"]
-
 _LIMITS = Limits(seconds=2, memory_bytes=128 << 20, processes=8, files=20)
 
 case = CaseGroup("between calls")

@@ -10,8 +10,6 @@ from functools import partial
 from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["CHEATING_TESTS", "case"]
-
 #: What each candidate is tested with: tests in the form of data sets, and in HumanEval's.
 CHEATING_TESTS: tuple[str, ...] = (
     "assert combine(20, 3) == 60413",

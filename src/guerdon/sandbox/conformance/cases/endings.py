@@ -5,8 +5,6 @@ from __future__ import annotations
 from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["case"]
-
 _SHORT = Limits(seconds=0.5, memory_bytes=128 << 20, processes=8, files=20)
 
 case = CaseGroup("endings")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["case"]
-
 case = CaseGroup("files")
 
 # The bodies of these functions are programs that run in the sandbox; see `CaseGroup`.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from guerdon.sandbox.conformance.case import CaseGroup
 
-__all__ = ["case"]
-
 case = CaseGroup("privileges")
 
 # The bodies of these functions are programs that run in the sandbox; see `CaseGroup`.

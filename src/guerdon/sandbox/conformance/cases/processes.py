@@ -7,8 +7,6 @@ from functools import partial
 from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["case"]
-
 case = CaseGroup("processes")
 
 #: A program that kills itself isn't a failure of the sandbox.

@@ -7,8 +7,6 @@ from functools import partial
 from guerdon.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
-__all__ = ["case"]
-
 _MEMORY = Limits(seconds=4, memory_bytes=64 << 20, processes=8, files=20)
 
 _DISK = Limits(seconds=4, memory_bytes=128 << 20, processes=8, file_bytes=1 << 20, files=20)
