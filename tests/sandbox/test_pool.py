@@ -5,7 +5,6 @@ import gc
 import os
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -277,10 +276,8 @@ def test_run_leaks_nothing_in_hundreds_of_runs(level, temporary):
 
 
 def test_run_limits_the_time_of_each_call(two):
-    began = time.monotonic()
     with ThreadPoolExecutor(2) as executor, ExitStack():
         endings = executor.map(
             lambda _: two.run(WAITS, limits=Limits(seconds=0.3)).ending, range(2)
         )
     assert list(endings) == ["timeout"] * 2
-    assert time.monotonic() - began < 15

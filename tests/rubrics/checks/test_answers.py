@@ -1,12 +1,11 @@
 """Finding where a worked solution states its answer."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.rubrics.checks import extract_answer
+from tests.hostile import linear_time
 
 STATED = [
     ("9 * 2 = 18\nA: 18", "18"), ("A: 1\r\nA: 2\r\n", "2"), ("A: five", "five"), ("> A: 3", "3"),
@@ -85,7 +84,6 @@ def test_extract_answer_gives_a_part_of_the_text(text):
      "answer is thus " * 10**5,
      "A: " + "! " * 10**5 + "x", "answer =\n" * 10**5],
 )  # fmt: skip
-def test_extract_answer_is_fast_on_hostile_text(text):
-    start = time.process_time()
-    extract_answer(text)
-    assert time.process_time() - start < 1.0
+def test_extract_answer_takes_linear_time_on_hostile_text(text):
+    with linear_time():
+        extract_answer(text)

@@ -1,7 +1,6 @@
 """Lists of words and patterns."""
 
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.checks.toxicity import Lexicon, LexiconEntry, parse_lexicon, read_lexicon
+from tests.hostile import linear_time
 
 
 def found(text, *words):
@@ -101,10 +101,9 @@ def test_lexicon_any_list_compiles_and_finds_its_own_words(words):
 
 
 @pytest.mark.parametrize("unit", ["!", "1", "i", "1!|", "il ", "you ", "!i"])
-def test_lexicon_finding_is_fast_on_hostile_text(unit):
+def test_lexicon_found_in_takes_linear_time_on_hostile_text(unit):
     lexicon = Lexicon(
         [LexiconEntry(0.5, word) for word in ("illiil", "ill", "you you you", "iiiii!l")]
     )
-    start = time.process_time()
-    lexicon.found_in(unit * 20000)
-    assert time.process_time() - start < 1.0
+    with linear_time():
+        lexicon.found_in(unit * 20000)

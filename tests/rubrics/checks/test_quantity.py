@@ -1,6 +1,5 @@
 """Reading one number from a short text."""
 
-import time
 from fractions import Fraction
 
 import pytest
@@ -8,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.rubrics.checks.quantity import parse_number, read_quantity
+from tests.hostile import linear_time
 
 NUMBERS = [
     ("72", 72), ("007", 7), ("+7", 7), ("-7", -7), ("\u22127", -7), ("- 7", -7), (".5", "1/2"),
@@ -112,7 +112,6 @@ def test_parse_number_never_raises_on_what_looks_like_numbers(text):
      "1×10^" * 79, "<b" * 199, "about " * 66, '"' * 399, "1" + " dozen" * 66,
      "1 a" + " " * 390 + "z"],
 )  # fmt: skip
-def test_parse_number_is_fast_on_hostile_text(text):
-    start = time.process_time()
-    parse_number(text)
-    assert time.process_time() - start < 0.5
+def test_parse_number_takes_linear_time_on_hostile_text(text):
+    with linear_time():
+        parse_number(text)

@@ -1,7 +1,6 @@
 """Verdicts as real models write them: valid and invalid ones."""
 
 import json
-import time
 
 import pytest
 from hypothesis import given
@@ -13,6 +12,7 @@ from guerdon.rubrics.judge.verdict import (
     parse_verdict,
     verdict_schema,
 )
+from tests.hostile import linear_time
 
 SAID = [
     # bare
@@ -254,16 +254,14 @@ def test_parse_verdict_accepts_a_judged_number_without_a_mark():
 
 def test_parse_verdict_compares_many_digits_in_linear_time():
     judged = "1" * 500_000 + "." + "0" * 490_000
-    begun = time.process_time()
-    assert parse_verdict('{"score": 1}', mark="3f2a", quotes=(judged,)).score == 1.0
-    assert time.process_time() - begun < 0.5
+    with linear_time():
+        assert parse_verdict('{"score": 1}', mark="3f2a", quotes=(judged,)).score == 1.0
 
 
 def test_parse_verdict_reads_many_scores_in_linear_time():
     text = "It is so. " * 15_000 + "\n" + "Score: 0.5\n" * 90
-    begun = time.process_time()
-    assert parse_verdict(text).score == 0.5
-    assert time.process_time() - begun < 0.5
+    with linear_time():
+        assert parse_verdict(text).score == 0.5
 
 
 def test_parse_verdict_reads_criteria():
