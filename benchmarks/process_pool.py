@@ -1,10 +1,11 @@
 """`EnvPool` in processes: Python that computes, and its overhead on an empty step.
 
-16 environments that compute for 1 ms are compared with a plain loop over them. 64 environments with
+16 environments that compute for 1 ms are compared with a plain loop over them; the note below the
+table says what bare processes reach, which send no messages: cores may not be independent. 64 with
 an empty step are compared with `multiprocessing.Pool.map`, and with Gymnasium's `AsyncVectorEnv` of
 as many. A process of `Pool.map` takes whichever task is next, so that each environment travels
-there and back, as an episode must go on where it was. The note below the table says what the map
-takes if they stay, which is right only for environments without a state.
+there and back, as an episode must go on where it was. The note also says what the map takes if
+they stay, which is right only for environments without a state.
 
 A server with two processes, whose 64 sessions compute for 1 ms, is compared with a server of one
 process; the client is this process, on the same cores.
@@ -73,6 +74,7 @@ def run() -> Findings:
         per=COMPUTING * BATCHES,
         unit="slot",
     )
+    bare = Measured("bare processes", "plain loop", 1.0)
     name = f"EnvPool of {SLOTS} in {WORKERS} processes, empty step"
     per = {"per": SLOTS * BATCHES, "unit": "slot"}
     mapped = Measured(name, "multiprocessing.Pool.map", 1 / 3, **per)
@@ -88,6 +90,7 @@ def run() -> Findings:
     with asyncio.Runner() as runner:
         pool = stepping(runner, lambda: processes(Computing, COMPUTING), COMPUTING)
         computing.pairs = take_turns(pool, _plain_loop(), ROUNDS)
+        bare.pairs = take_turns(_bare, _plain_loop(), ROUNDS)
         empty = stepping(runner, lambda: processes(Empty, SLOTS), SLOTS)
         mapped.pairs = take_turns(empty, _mapped(_travel), ROUNDS)
         stateless.pairs = take_turns(empty, _mapped(_stay), ROUNDS)
@@ -96,13 +99,15 @@ def run() -> Findings:
     with _server(WORKERS) as several, _server(1) as one:
         served.pairs = take_turns(_served(several), _served(one), ROUNDS)
     assert computing.ratio
+    assert bare.ratio
     assert mapped.ours
     assert stateless.theirs
     return Findings(
         [computing, mapped, vector, served],
         [
             f"EnvPool of {COMPUTING} in {WORKERS} processes: {1 / computing.ratio:.2f}× of a plain "
-            f"loop's steps/s of 1 ms; of {SLOTS}: {1 / mapped.ours:,.0f} empty steps/s, where "
+            f"loop's steps/s of 1 ms, and bare processes {1 / bare.ratio:.2f}×; of {SLOTS}: "
+            f"{1 / mapped.ours:,.0f} empty steps/s, where "
             f"Pool.map of environments without a state makes {1 / stateless.theirs:,.0f}"
         ],
     )
@@ -136,8 +141,8 @@ def stepping(
     return lambda: runner.run(stepped())
 
 
-def _plain_loop() -> Callable[[], float]:
-    environments = [Computing() for _ in range(COMPUTING)]
+def _plain_loop(slots: int = COMPUTING) -> Callable[[], float]:
+    environments = [Computing() for _ in range(slots)]
     action = Action()
 
     def stepped() -> float:
@@ -148,6 +153,18 @@ def _plain_loop() -> Callable[[], float]:
         return time.perf_counter() - start
 
     return stepped
+
+
+def _bare() -> float:
+    """Step the environments in processes that don't communicate; return the slowest's seconds."""
+    slots = [COMPUTING // WORKERS] * WORKERS
+    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+        pool.map(_loop_of, slots, chunksize=1)
+        return max(pool.map(_loop_of, slots, chunksize=1))
+
+
+def _loop_of(slots: int) -> float:
+    return _plain_loop(slots)()
 
 
 _environments: list[Empty] = []
