@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     )
     from guerdon.envs import (
         EnvClient as EnvClient, EnvPool as EnvPool, Environment as Environment, GenericEnvClient
-        as GenericEnvClient, HTTPEnvClient as HTTPEnvClient, check_environment as
-        check_environment, create_app as create_app, serve as serve,
+        as GenericEnvClient, HTTPEnvClient as HTTPEnvClient, ToolEnvironment as ToolEnvironment,
+        check_environment as check_environment, create_app as create_app, serve as serve, tool as
+        tool,
     )
     from guerdon.errors import GuerdonError as GuerdonError, RubricError as RubricError
     from guerdon.rollouts import (
@@ -67,8 +68,8 @@ __getattr__, __dir__ = lazy_names(
     names={
         "config": "RewardConfig RewardPipeline open_reward",
         "envs": """
-            EnvClient EnvPool Environment GenericEnvClient HTTPEnvClient check_environment
-            create_app serve
+            EnvClient EnvPool Environment GenericEnvClient HTTPEnvClient ToolEnvironment
+            check_environment create_app serve tool
         """,
         "errors": "GuerdonError RubricError",
         "rollouts": """

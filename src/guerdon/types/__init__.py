@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from guerdon.types.rollout import *
     from guerdon.types.score import *
     from guerdon.types.state import *
+    from guerdon.types.tool_calls import *
     from guerdon.types.tools import *
 
 # The score first: rubrics need it, and it doesn't import pydantic.
@@ -28,5 +29,6 @@ __getattr__, __dir__ = lazy_names(
     "arrays",
     "observation",
     "state",
+    "tool_calls",
     "tools",
 )

@@ -1,0 +1,498 @@
+"""`ToolEnvironment`: an environment in which the agent acts by calling tools."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict  # that of typing lacks what pydantic needs before 3.12
+
+from guerdon._validation import check_number, shown, summarize
+from guerdon.envs.environment import Environment
+from guerdon.errors import EnvDefinitionError, EnvError, EpisodeError, InvalidArgumentError
+from guerdon.types.observation import Observation
+from guerdon.types.state import State
+from guerdon.types.tool_calls import (
+    RESERVED,
+    CallToolAction,
+    CallToolObservation,
+    CallToolsObservation,
+    ErrorType,
+    ListToolsAction,
+    ListToolsObservation,
+    SayAction,
+    SayObservation,
+    Tool,
+    ToolAction,
+    ToolError,
+    ToolOutcome,
+    calls_of,
+    result_of,
+)
+
+__all__ = ["ToolEnvironment", "tool"]
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+# The key of an observation's metadata with what its calls cost.
+COST = "tool_cost"
+# That of the names of the tools that may be called next, if some are hidden at times.
+VISIBLE = "tools"
+
+# The marker of a method that is a tool.
+_OPTIONS = "_guerdon_tool"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFunction:
+    """A tool, and what calls it.
+
+    Attributes:
+        spec: Its description.
+        function: What to call with the arguments; of a method, with the environment first.
+        arguments: Validates the arguments.
+        ends: Whether a call that succeeds ends the episode.
+        when: Whether the agent may call it now, as a function of the environment.
+        cost: What a call costs.
+    """
+
+    spec: Tool
+    function: Callable[..., Any]
+    _: KW_ONLY
+    arguments: TypeAdapter[dict[str, Any]] | None = None
+    ends: bool = False
+    when: Callable[[Any], bool] | None = None
+    cost: float = 0.0
+
+
+def tool(
+    function: FunctionT | None = None,
+    *,
+    name: str | None = None,
+    ends: bool = False,
+    when: Callable[[Any], bool] | None = None,
+    cost: float = 0.0,
+) -> Any:
+    """Make a method of a `ToolEnvironment` a tool that the agent may call.
+
+    Its description is the docstring up to ``Args:``, whose entries describe the arguments. Their
+    types are those of the annotations: whatever pydantic can validate. The agent gets what the
+    method returns: a text, an image, a pydantic model or what JSON can represent. An exception is
+    the result of the call, for the agent to read; `EnvError` and its subclasses are failures of the
+    environment, and end the episode without a reward.
+
+    Example:
+        >>> from guerdon import ToolEnvironment, tool
+        >>> class Bookings(ToolEnvironment):
+        ...     @tool
+        ...     def seats_left(self, flight: str) -> int:
+        ...         '''Count the free seats.
+        ...
+        ...         Args:
+        ...             flight: The flight's number, such as HAT170.
+        ...         '''
+        ...         return 3
+        >>> Bookings.seats_left.__name__
+        'seats_left'
+
+    Args:
+        function: The method, sync or async.
+        name: The tool's name; by default the method's.
+        ends: Whether a call that succeeds ends the episode.
+        when: A function of the environment that returns whether the tool is visible now; by default
+            it always is.
+        cost: What a call costs, at least 0. It is added up in ``metadata["tool_cost"]``, for a
+            rubric such as `ToolCost`.
+
+    Raises:
+        EnvDefinitionError: An argument has no type, or can't be passed by name.
+        InvalidArgumentError: An option is invalid.
+    """
+    check_number("cost", cost, low=0)
+    if function is None:
+        return partial(tool, name=name, ends=ends, when=when, cost=cost)
+    made = tool_of(function, name=name, skip=1)
+    setattr(function, _OPTIONS, replace(made, ends=ends, when=when, cost=cost))
+    return function
+
+
+def tool_of(function: Callable[..., Any], *, name: str | None = None, skip: int = 0) -> Any:
+    """Return a function as a tool; its first `skip` parameters are not arguments."""
+    name = function.__name__ if name is None else name
+    if name in RESERVED or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise EnvDefinitionError(
+            f"the name of a tool must have 1 to 64 letters, digits, _ or -, and must not be one of "
+            f"{', '.join(sorted(RESERVED))}, got {shown(name)}"
+        )
+    description, about = _described(inspect.getdoc(function) or "")
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise EnvDefinitionError(
+            f"the types of the tool {name} can't be read: {error}; define them before it"
+        ) from error
+    fields: dict[str, Any] = {}
+    for parameter in list(inspect.signature(function).parameters.values())[skip:]:
+        fields[parameter.name] = _field(name, parameter, hints, about)
+    make: Any = TypedDict
+    typed = make(name, fields)
+    typed.__pydantic_config__ = ConfigDict(extra="forbid")
+    try:
+        adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(typed)
+        schema = adapter.json_schema()
+    except PydanticUserError as error:
+        raise EnvDefinitionError(f"the arguments of the tool {name}: {error.message}") from error
+    for key in ("title", "additionalProperties"):
+        schema.pop(key, None)
+    for each in schema.get("properties", {}).values():
+        each.pop("title", None)
+    spec = Tool(name=name, description=description, input_schema={"properties": {}, **schema})
+    return ToolFunction(spec, function, arguments=adapter)
+
+
+def _field(
+    name: str, parameter: inspect.Parameter, hints: Mapping[str, Any], about: Mapping[str, str]
+) -> Any:
+    if parameter.name not in hints:
+        raise EnvDefinitionError(f"the tool {name}: annotate `{parameter.name}` with its type")
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise EnvDefinitionError(f"the tool {name}: `{parameter}` can't be passed by name")
+    extra: Any = {}
+    if parameter.default is not parameter.empty:
+        extra = {"default": to_jsonable_python(parameter.default, fallback=repr)}
+    kind, described = hints[parameter.name], about.get(parameter.name)
+    field: Any = Annotated[kind, Field(description=described, json_schema_extra=extra)]
+    return NotRequired[field] if extra else field
+
+
+def _described(doc: str) -> tuple[str, dict[str, str]]:
+    """Return the description in a docstring, and those of the arguments."""
+    text, _, rest = doc.partition("\nArgs:\n")
+    text = re.split(r"\n(?:Returns|Raises|Example|Examples|Yields):\n", text)[0]
+    about: dict[str, str] = {}
+    name = ""
+    for line in rest.splitlines():
+        if line.strip() and not line.startswith(" "):
+            break  # another section
+        entry = re.match(r" {4}(\w+)(?: \([^)]*\))?: (.*)", line)
+        if entry:
+            name, about[entry[1]] = entry[1], entry[2]
+        elif name and line.strip():
+            about[name] += " " + line.strip()
+    return " ".join(text.split()), about
+
+
+class ToolEnvironment(Environment[ToolAction, Observation, State]):
+    """An environment in which the agent acts by calling tools: methods with the decorator `tool`.
+
+    The agent calls a tool (`CallToolAction`) or several (`CallToolsAction`), says something
+    (`SayAction`), or asks which tools there are (`ListToolsAction`, which takes no step). The
+    observations are those of the same names; each call has a result or an error, and no error of a
+    call ends the episode. Its rubric gets the action and the observation, as in any environment.
+
+    Example:
+        >>> from guerdon import ToolEnvironment, as_rubric, tool
+        >>> class Bookings(ToolEnvironment):
+        ...     '''Flight bookings of one airline.'''
+        ...     def __init__(self):
+        ...         super().__init__(rubric=as_rubric(lambda action, observation: observation.done))
+        ...     def reset(self, seed=None, episode_id=None, **kwargs):
+        ...         self.seats = {"HAT170": 1}
+        ...         return self.begin("Book a seat on HAT170.", episode_id=episode_id)
+        ...     @tool(ends=True)
+        ...     def book(self, flight: str) -> str:
+        ...         '''Book a seat.'''
+        ...         self.seats[flight] -= 1
+        ...         return "booked"
+        >>> with Bookings() as environment:
+        ...     first = environment.reset()
+        ...     call = {"type": "call_tool", "tool_name": "book", "arguments": {"flight": "HAT170"}}
+        ...     observation = environment.step(environment.action_type.model_validate(call))
+        >>> observation.text, observation.reward, observation.done
+        ('booked', 1.0, True)
+
+    Args:
+        rubric: Computes the reward.
+        **options: Those of `Environment`.
+
+    Attributes:
+        max_calls: How many calls of one turn are made; others are answered with an error.
+        max_result_bytes: The largest result of a call; a larger one is an error for the agent.
+        tool_timeout_s: Seconds that an async tool may take; the step's own limit applies to all.
+    """
+
+    max_calls: ClassVar[int] = 128
+    max_result_bytes: ClassVar[int] = 2**20
+    tool_timeout_s: ClassVar[float] = 30.0
+
+    _declared: ClassVar[Mapping[str, ToolFunction]] = {}
+
+    _episode: State | None = None
+    _is_done = False
+    _cost = 0.0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        names = dict.fromkeys(name for home in reversed(cls.__mro__) for name in vars(home))
+        declared: dict[str, ToolFunction] = {}
+        for name in names:
+            member = inspect.getattr_static(cls, name)
+            made = getattr(member, _OPTIONS, None)
+            if made is None:
+                continue
+            if made.spec.name in declared:
+                raise EnvDefinitionError(f"{cls.__name__} has two tools {made.spec.name!r}")
+            declared[made.spec.name] = made
+        cls._declared = declared
+        functions = [each.function for each in declared.values()]
+        if any(map(inspect.iscoroutinefunction, [*functions, cls.say])):
+            cls.step_async = ToolEnvironment._step_async  # type: ignore[assignment, method-assign]
+
+    # For authors to override -------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Any:
+        """Begin an episode; by default without a message. Authors return what `begin` returns."""
+        return self.begin([], episode_id=episode_id)
+
+    def say(self, content: str) -> Any:
+        """Answer a message of the agent that calls no tool; it may be async.
+
+        Args:
+            content: The message.
+
+        Returns:
+            What a user answers; None, the default, ends the episode.
+        """
+        return None
+
+    @property
+    def state(self) -> State:
+        """The state of the episode."""
+        return State() if self._episode is None else self._episode
+
+    # For authors to call -----------------------------------------------------------------------
+
+    def begin(
+        self,
+        messages: str | Sequence[Mapping[str, Any]],
+        *,
+        system: str | None = None,
+        episode_id: str | None = None,
+    ) -> Observation:
+        """Begin an episode, in `reset`: reset the rubric and the state.
+
+        Args:
+            messages: The first message of the user, or several messages in OpenAI's format.
+            system: Instructions for the agent.
+            episode_id: The episode's name.
+
+        Returns:
+            The first observation.
+        """
+        self._reset_rubric()
+        self._episode = State(episode_id=episode_id)
+        self._is_done = False
+        if isinstance(messages, str):
+            observation = SayObservation.of(messages, system=system)
+        else:
+            first = [] if system is None else [{"role": "system", "content": system}]
+            observation = SayObservation(messages=[*first, *map(dict, messages)])
+        return self._with_visible(observation)
+
+    def end(self) -> None:
+        """End the episode with the step that is being taken."""
+        self._is_done = True
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The tools that the agent may call now, in OpenAI's format."""
+        return [each.to_openai() for each in self.list_tools()]
+
+    def list_tools(self) -> list[Tool]:
+        """Return the tools that the agent may call now."""
+        return [each.spec for each in self._functions().values() if self._is_visible(each)]
+
+    def call_tool(self, name: str, /, **arguments: Any) -> Any:
+        """Call a tool without a step, such as those of the reference solution of a task.
+
+        Args:
+            name: The tool's name.
+            **arguments: Its arguments.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            InvalidArgumentError: There is no such tool, or an argument is invalid.
+            Exception: What it raises.
+        """
+        made = self._functions().get(name)
+        if made is None:
+            raise InvalidArgumentError(f"there is no tool {shown(name)}")
+        try:
+            return made.function(self, **self._arguments(made, arguments))
+        except ValidationError as error:
+            raise InvalidArgumentError(f"{name}: {summarize(error)}") from error
+
+    # A step --------------------------------------------------------------------------------------
+
+    def step(self, action: ToolAction, timeout_s: float | None = None, **kwargs: Any) -> Any:
+        """Make the calls of an action, or answer its message."""
+        if isinstance(action, ListToolsAction):
+            return self._with_visible(ListToolsObservation(tools=self.list_tools()))
+        self._begin_step()
+        if isinstance(action, SayAction):
+            observation = self._answered(self.say(action.content))
+        else:
+            calls = enumerate(calls_of(action))
+            outcomes = [self._call(call, number) for number, call in calls]
+            observation = self._called(action, outcomes)
+        return self.score(action, observation)
+
+    async def _step_async(
+        self, action: ToolAction, timeout_s: float | None = None, **kwargs: Any
+    ) -> Any:
+        """Do the same with tools, or a `say`, that are async."""
+        if isinstance(action, ListToolsAction):
+            return self._with_visible(ListToolsObservation(tools=self.list_tools()))
+        self._begin_step()
+        if isinstance(action, SayAction):
+            answer = self.say(action.content)
+            observation = self._answered(await answer if inspect.isawaitable(answer) else answer)
+        else:
+            calls = enumerate(calls_of(action))
+            outcomes = [await self._call_async(call, number) for number, call in calls]
+            observation = self._called(action, outcomes)
+        return await self.score_async(action, observation)
+
+    def _begin_step(self) -> None:
+        if self._episode is None or self._is_done:
+            why = "has ended" if self._is_done else "was never begun"
+            raise EpisodeError(f"the episode {why}; reset begins one")
+        self._episode.step_count += 1
+        self._cost = 0.0
+
+    def _answered(self, answer: Any) -> Observation:
+        if answer is None:
+            self._is_done = True
+        observation = SayObservation(messages=[])
+        if answer is not None:
+            observation = SayObservation.of(answer)
+        return self._closed(observation)
+
+    def _called(self, action: ToolAction, outcomes: list[ToolOutcome]) -> Observation:
+        if isinstance(action, CallToolAction):
+            return self._closed(CallToolObservation(**dict(outcomes[0])))
+        return self._closed(CallToolsObservation(results=outcomes))
+
+    def _closed(self, observation: Observation) -> Observation:
+        observation.done = self._is_done
+        if self._cost:
+            observation.metadata[COST] = self._cost
+        return self._with_visible(observation)
+
+    def _with_visible(self, observation: Observation) -> Observation:
+        """Write which tools are visible into the metadata, if that can change."""
+        if any(each.when is not None for each in self._functions().values()):
+            observation.metadata[VISIBLE] = [each.name for each in self.list_tools()]
+        return observation
+
+    # A call --------------------------------------------------------------------------------------
+
+    def _functions(self) -> Mapping[str, ToolFunction]:
+        """All tools by name, also those that are not visible now."""
+        return self._declared
+
+    def _is_visible(self, made: ToolFunction) -> bool:
+        return made.when is None or bool(made.when(self))
+
+    def _call(self, call: CallToolAction, number: int) -> ToolOutcome:
+        prepared = self._prepared(call, number)
+        if isinstance(prepared, ToolOutcome):
+            return prepared
+        made, ready = prepared
+        try:
+            value = made.function(self, **ready)
+        except EnvError:
+            raise
+        except (Exception, SystemExit) as error:
+            return _failure(call, "execution_error", _described_error(error))
+        return self._outcome(made, value)
+
+    async def _call_async(self, call: CallToolAction, number: int) -> ToolOutcome:
+        prepared = self._prepared(call, number)
+        if isinstance(prepared, ToolOutcome):
+            return prepared
+        made, ready = prepared
+        try:
+            async with asyncio.timeout(self.tool_timeout_s) as limit:
+                value = made.function(self, **ready)
+                if inspect.isawaitable(value):
+                    value = await value
+        except EnvError:
+            raise
+        except (Exception, SystemExit) as error:
+            if limit.expired():
+                text = f"{call.tool_name} took longer than {self.tool_timeout_s:g} s"
+                return _failure(call, "timeout", text)
+            return _failure(call, "execution_error", _described_error(error))
+        return self._outcome(made, value)
+
+    def _prepared(
+        self, call: CallToolAction, number: int
+    ) -> tuple[ToolFunction, dict[str, Any]] | ToolOutcome:
+        """Return the tool and its arguments, or the outcome of a call that is not made."""
+        name = call.tool_name
+        if self._is_done:
+            return _failure(call, "execution_error", "not called: the episode has ended")
+        if number >= self.max_calls:
+            text = f"not called: a turn may have at most {self.max_calls} calls"
+            return _failure(call, "execution_error", text)
+        made = self._functions().get(name)
+        if made is None or not self._is_visible(made):
+            names = ", ".join(each.name for each in self.list_tools())
+            text = f"there is no tool {shown(name)}; the tools are {names or 'none'}"
+            return _failure(call, "tool_not_found", text)
+        if call.arguments_error:
+            return _failure(call, "invalid_args", call.arguments_error)
+        try:
+            return made, self._arguments(made, call.arguments)
+        except ValidationError as error:
+            return _failure(call, "invalid_args", summarize(error))
+
+    def _arguments(self, made: ToolFunction, given: dict[str, Any]) -> dict[str, Any]:
+        return given if made.arguments is None else made.arguments.validate_python(given)
+
+    def _outcome(self, made: ToolFunction, value: Any) -> ToolOutcome:
+        self._cost += made.cost
+        try:
+            result = result_of(value)
+        except ValueError as error:
+            text = f"the result can't be sent: {error}"
+            return _failure(made.spec, "execution_error", text)
+        size = len(result.text) + sum(len(str(each.get("data", ""))) for each in result.content)
+        if size > self.max_result_bytes:
+            text = f"the result has {size} bytes, more than {self.max_result_bytes}"
+            return _failure(made.spec, "execution_error", text)
+        if made.ends and not result.is_error:
+            self._is_done = True
+        return ToolOutcome(tool_name=made.spec.name, result=result)
+
+
+def _failure(call: CallToolAction | Tool, kind: ErrorType, message: str) -> ToolOutcome:
+    name = call.tool_name if isinstance(call, CallToolAction) else call.name
+    return ToolOutcome(tool_name=name, error=ToolError(error_type=kind, message=message))
+
+
+def _described_error(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"the tool called sys.exit({error.code!r})"
+    return str(error) or type(error).__name__
