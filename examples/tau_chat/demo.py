@@ -23,16 +23,16 @@ HERE = Path(__file__).parent
 # The actions of a good agent.
 ACTIONS: list[dict[str, Any]] = [
     {"content": "Gladly. What is the code of your booking?"},
-    {"type": "tool_call", "name": "read_booking", "arguments": {"code": "RZ4K"}},
+    {"type": "call_tool", "tool_name": "read_booking", "arguments": {"code": "RZ4K"}},
     {
-        "type": "tool_call",
-        "name": "search_flights",
+        "type": "call_tool",
+        "tool_name": "search_flights",
         "arguments": {"route": "Basel-Porto", "date": "13 June"},
     },
     {"content": "At 10:05 there are seats: 75 euros in all, with the fee. Shall I change it?"},
     {
-        "type": "tool_call",
-        "name": "change_flight",
+        "type": "call_tool",
+        "tool_name": "change_flight",
         "arguments": {"code": "RZ4K", "number": "AL 214"},
     },
     {"content": "Done: AL 214 on 13 June, 10:05. Anything else?"},

@@ -112,7 +112,7 @@ class TauChatEnvironment(Environment[ChatAction, ChatObservation, ChatState]):
         """
         if self._system is None or self._state.over:
             raise EpisodeError("no conversation is running; call reset() to begin one")
-        if action.type == "tool_call":
+        if action.type == "call_tool":
             observation = self._call(self._system, action)
         elif action.content.strip():
             observation = ChatObservation(speaker="user", content=self._send(action.content))
@@ -146,10 +146,10 @@ class TauChatEnvironment(Environment[ChatAction, ChatObservation, ChatState]):
     def _call(self, system: BookingSystem, action: ChatAction) -> ChatObservation:
         refused = False
         try:
-            if action.arguments_error is not None:
+            if action.arguments_error:
                 raise BookingError(action.arguments_error)
-            answer = system.call(action.name, action.arguments)
+            answer = system.call(action.tool_name, action.arguments)
         except BookingError as error:
             answer, refused = f"error: {error}", True
-        self._lines.append(f"agent calls {action.name} {action.arguments}: {answer}")
+        self._lines.append(f"agent calls {action.tool_name} {action.arguments}: {answer}")
         return ChatObservation(speaker="tool", content=answer, refused=refused)

@@ -20,24 +20,23 @@ class ChatAction(Action):
         >>> from examples.tau_chat.models import ChatAction
         >>> ChatAction(content="What can I do for you?").type
         'message'
-        >>> ChatAction(type="tool_call", name="read_booking", arguments={"code": "X"}).name
+        >>> call = {"tool_name": "read_booking", "arguments": {"code": "X"}}
+        >>> ChatAction(type="call_tool", **call).tool_name
         'read_booking'
 
     Attributes:
         type: Whether the action is a message or a tool call.
         content: The text of the message.
-        name: The tool's name.
-        arguments: The tool's arguments; the model's text if it isn't a JSON object.
-        arguments_error: Why the text couldn't be read as a JSON object.
-        id: The ID of the tool call.
+        tool_name: The tool's name.
+        arguments: The tool's arguments.
+        arguments_error: Why the model's text couldn't be read as a JSON object.
     """
 
-    type: Literal["message", "tool_call"] = "message"
+    type: Literal["message", "call_tool"] = "message"
     content: str = Field(default="", max_length=LONGEST)
-    name: str = ""
-    arguments: dict[str, Any] | str = Field(default_factory=dict)
-    arguments_error: str | None = None
-    id: str | None = None
+    tool_name: str = ""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    arguments_error: str = ""
 
 
 class ChatObservation(Observation):

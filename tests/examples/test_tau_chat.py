@@ -179,7 +179,7 @@ def test_rollout_worker_plays_a_model_in_tau_chat_environment():
     def reply_with(action):
         if "content" in action:
             return Replied(action["content"])
-        function = {"name": action["name"], "arguments": json.dumps(action["arguments"])}
+        function = {"name": action["tool_name"], "arguments": json.dumps(action["arguments"])}
         call = {"id": "call", "type": "function", "function": function}
         return Replied(choice={"message": {"content": None, "tool_calls": [call]}})
 
@@ -352,16 +352,16 @@ def test_change_flight_charges_a_fare_increase_and_the_fee(number, paid):
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        ({"name": "read_booking", "arguments": {"code": "X"}}, "unknown booking 'X'"),
-        ({"name": "read_booking", "arguments": {"code": GOODBYE}}, GOODBYE),
-        ({"name": "read_booking", "arguments": "{code", "arguments_error": "not JSON"}, "not JSON"),
+        ({"arguments": {"code": "X"}}, "unknown booking 'X'"),
+        ({"arguments": {"code": GOODBYE}}, GOODBYE),
+        ({"arguments_error": "not JSON"}, "not JSON"),
     ],
     ids=["unknown booking", "the traveller's goodbye", "not JSON"],
 )
 def test_step_reports_and_penalizes_a_failed_tool_call(action, message):
     with scripted() as model, here(reward_at(model.endpoint)) as (reset, step):
         reset()
-        observation = step({"type": "tool_call", **action})
+        observation = step({"type": "call_tool", "tool_name": "read_booking", **action})
     assert message in observation.content
     assert (observation.refused, observation.reward, observation.done) == (True, -0.1, False)
 

@@ -201,7 +201,7 @@ def test_openai_policy_returns_a_message_for_text(endpoint):
 def test_openai_policy_returns_a_tool_call_as_action(endpoint):
     output = ask(endpoint, {**calls('{"number": 7}'), "content": "I guess."}, tools=TOOLS)
     assert output.action == {
-        "type": "tool_call", "name": "guess", "arguments": {"number": 7}, "id": "c0",
+        "type": "call_tool", "tool_name": "guess", "arguments": {"number": 7},
     }  # fmt: skip
     assert output.raw_output == "I guess."
     assert output.message.tool_calls == calls('{"number": 7}')["tool_calls"]
@@ -209,13 +209,14 @@ def test_openai_policy_returns_a_tool_call_as_action(endpoint):
 
 def test_openai_policy_returns_several_tool_calls_as_one_action(endpoint):
     action = ask(endpoint, calls('{"number": 7}', '{"number": 8}'), tools=TOOLS).action
-    assert action["type"] == "tool_calls"
+    assert action["type"] == "call_tools"
     assert [call["arguments"]["number"] for call in action["calls"]] == [7, 8]
 
 
 def test_openai_policy_returns_invalid_arguments_with_their_error(endpoint):
     output = ask(endpoint, calls('{"number": '), tools=TOOLS)
-    assert output.action["arguments"] == '{"number": '
+    assert output.action["arguments"] == {}
+    assert output.message.tool_calls[0]["function"]["arguments"] == '{"number": '
     assert "not valid JSON" in output.action["arguments_error"]
     assert output.raw_output == ""
 
@@ -276,7 +277,7 @@ def test_openai_policy_finish_reason_is_recorded_on_the_step(endpoint):
 
 def test_openai_policy_sends_missing_arguments_as_an_empty_object(endpoint):
     output = ask(endpoint, calls(None), tools=TOOLS)
-    assert output.action == {"type": "tool_call", "name": "guess", "arguments": {}, "id": "c0"}
+    assert output.action == {"type": "call_tool", "tool_name": "guess", "arguments": {}}
     assert output.message.tool_calls[0]["function"] == {"name": "guess", "arguments": "{}"}
     ask(endpoint, messages=[Message(role="user", content="?"), output.message])
     sent = endpoint.asked[-1]["messages"][-1]
@@ -402,7 +403,7 @@ def test_openai_policy_raises_policy_error_for_an_invalid_answer(endpoint, answe
 
 def test_openai_policy_returns_a_call_with_invalid_arguments(endpoint):
     action = ask(endpoint, called({"name": "guess", "arguments": 7})).action
-    assert action["arguments"] == 7
+    assert action["arguments"] == {}
     assert "not valid JSON" in action["arguments_error"]
 
 
@@ -517,7 +518,9 @@ def test_openai_policy_plays_a_group(endpoint):
         assert record.env_rewards == [0.0, 1.0]
         roles = [message.role for message in record.messages]
         assert roles == ["user", "assistant", "tool", "assistant", "tool"]
-        assert record.steps[0].action_taken["arguments"] == '{"number": 3'
+        assert "not valid JSON" in record.steps[0].action_taken["arguments_error"]
+        [call] = record.messages[1].tool_calls
+        assert call["function"]["arguments"] == '{"number": 3'
         json.dumps(record.to_row(), allow_nan=False)
 
 

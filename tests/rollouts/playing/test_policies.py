@@ -13,8 +13,10 @@ from guerdon.rollouts.playing.policies import (
     ReplayPolicy,
     ScriptedPolicy,
     action_of,
+    calls_of,
 )
 from guerdon.rollouts.playing.record import RolloutRecord
+from guerdon.types import ToolAction
 
 
 class Move(Action):
@@ -33,7 +35,7 @@ def called(name, arguments, id="c1"):
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-LOOK = {"type": "tool_call", "name": "look", "arguments": {"at": "door"}, "id": "c1"}
+LOOK = {"type": "call_tool", "tool_name": "look", "arguments": {"at": "door"}}
 
 
 # Outputs
@@ -198,15 +200,17 @@ def message(*calls, content=None):
 
 def test_action_of_several_calls_is_one_action():
     action = action_of(message(called("a", "{}"), called("b", '{"x": 1}', id="c2")))
-    assert action["type"] == "tool_calls"
+    assert action["type"] == "call_tools"
     assert [call["arguments"] for call in action["calls"]] == [{}, {"x": 1}]
-    assert [call["id"] for call in action["calls"]] == ["c1", "c2"]
+    assert calls_of(ToolAction.model_validate(action).calls[1]) == [
+        {**action["calls"][1], "arguments_error": "", "metadata": {}}
+    ]
 
 
 @pytest.mark.parametrize("nothing", ["", None], ids=["empty", "null"])
 def test_action_of_a_call_without_arguments_has_an_empty_dict(nothing):
     action = action_of(message(called("a", nothing)))
-    assert action == {"type": "tool_call", "name": "a", "arguments": {}, "id": "c1"}
+    assert action == {"type": "call_tool", "tool_name": "a", "arguments": {}}
 
 
 @pytest.mark.parametrize(
@@ -219,8 +223,8 @@ def test_action_of_a_call_without_arguments_has_an_empty_dict(nothing):
         pytest.param("[" * 100_000, "not valid JSON", id="deep"),
     ],
 )
-def test_action_of_invalid_arguments_keeps_their_text(arguments, problem):
+def test_action_of_invalid_arguments_has_the_error_instead(arguments, problem):
     action = action_of(message(called("a", arguments)))
-    assert action["arguments"] == arguments
+    assert (action["tool_name"], action["arguments"]) == ("a", {})
     assert problem in action["arguments_error"]
     json.dumps(action)

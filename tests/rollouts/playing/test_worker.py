@@ -11,6 +11,7 @@ from guerdon import Message, Rollout
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.playing.policies import ReplayPolicy, ScriptedPolicy
 from guerdon.rollouts.playing.worker import RLRolloutWorker
+from guerdon.types import CallToolAction, CallToolsAction
 from tests.envs.client.servers import SOON
 from tests.rollouts.playing.guessing import (
     AsyncGuessing,
@@ -268,8 +269,8 @@ def test_rollout_worker_to_messages_makes_the_messages():
 
 
 def test_rollout_worker_answers_each_tool_call():
-    calls = [{"type": "tool_call", "name": "guess", "arguments": {"number": n}} for n in (7, 8)]
-    policy = ScriptedPolicy([{**calls[0], "id": "a"}, {"type": "tool_calls", "calls": calls}])
+    calls = [CallToolAction(tool_name="guess", arguments={"number": n}) for n in (7, 8)]
+    policy = ScriptedPolicy([calls[0].model_dump(), CallToolsAction(calls=calls)])
 
     def read(action):
         return {"number": 1}
@@ -277,9 +278,9 @@ def test_rollout_worker_answers_each_tool_call():
     record = play(Guessing, policy, to_action=read, max_steps=2)
     first, answer, second, *answers = [message.to_openai() for message in record.messages[1:]]
     function = {"name": "guess", "arguments": '{"number": 7}'}
-    assert first["tool_calls"] == [{"id": "a", "type": "function", "function": function}]
+    assert first["tool_calls"] == [{"id": "call_0_0", "type": "function", "function": function}]
     assert first["content"] is None
-    assert answer == {"role": "tool", "content": "no", "tool_call_id": "a"}
+    assert answer == {"role": "tool", "content": "no", "tool_call_id": "call_0_0"}
     assert [call["id"] for call in second["tool_calls"]] == ["call_1_0", "call_1_1"]
     assert [each["tool_call_id"] for each in answers] == ["call_1_0", "call_1_1"]
 

@@ -32,10 +32,11 @@ class OpenAIPolicy:
     It needs the extra ``judge``: ``pip install 'guerdon[judge]'``. Its only state is the
     connection, and any number of episodes may share it.
 
-    The action is the message's tool call, ``{"type": "tool_call", "name", "arguments", "id"}``;
-    of several calls ``{"type": "tool_calls", "calls": [...]}``; without calls
-    ``{"type": "message", "content"}``. Arguments that are not a JSON object stay a string, and
-    ``arguments_error`` contains the reason: the environment decides.
+    The action is a `ToolAction` as JSON: the message's tool call, ``{"type": "call_tool",
+    "tool_name", "arguments"}``; of several calls ``{"type": "call_tools", "calls": [...]}``;
+    without calls ``{"type": "message", "content"}``. If the arguments are not a JSON object,
+    ``arguments`` is empty and ``arguments_error`` contains the reason; the message has the model's
+    text.
 
     Example:
         >>> from guerdon import OpenAIPolicy

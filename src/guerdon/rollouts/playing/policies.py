@@ -239,14 +239,16 @@ def _output(entry: Any) -> PolicyOutput:
         return PolicyOutput({"type": "message", "content": entry}, entry)
     if calls_of(entry):
         return PolicyOutput(entry)
-    if isinstance(entry, Mapping) and entry.get("type") == "message":
-        return PolicyOutput(entry, str(entry.get("content") or ""))
     fields = entry.model_dump(exclude_unset=True) if isinstance(entry, Action) else entry
+    if kind_of(entry) == "message":
+        return PolicyOutput(entry, str(fields.get("content") or ""))
     return PolicyOutput(entry, json.dumps(as_json(fields), ensure_ascii=False))
 
 
 def action_of(message: Message) -> dict[str, Any]:
     """Return the structured action of an assistant's message: its tool calls, or else its text.
+
+    It is a `ToolAction` as JSON.
 
     Example:
         >>> action_of(Message(role="assistant", content="hi"))
@@ -255,37 +257,44 @@ def action_of(message: Message) -> dict[str, Any]:
     calls = [_call(call) for call in message.tool_calls or ()]
     if not calls:
         return {"type": "message", "content": message.text}
-    return calls[0] if len(calls) == 1 else {"type": "tool_calls", "calls": calls}
+    return calls[0] if len(calls) == 1 else {"type": "call_tools", "calls": calls}
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     function = call.get("function") or {}
     given = function.get("arguments")
-    action = {"type": "tool_call", "name": function.get("name"), "arguments": given}
-    action["id"] = call.get("id")
-    if isinstance(given, Mapping):
-        return action
+    action = {"type": "call_tool", "tool_name": str(function.get("name") or ""), "arguments": {}}
     try:
-        arguments = parse_json(given or "{}")
+        arguments = given if isinstance(given, Mapping) else parse_json(given or "{}")
     except (ValueError, TypeError, RecursionError) as error:
         return {**action, "arguments_error": f"the arguments are not valid JSON: {error}"}
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, Mapping):
         error_text = f"the arguments must be a JSON object, got {type(arguments).__name__}"
         return {**action, "arguments_error": error_text}
-    return {**action, "arguments": arguments}
+    return {**action, "arguments": dict(arguments)}
 
 
 def calls_of(action: Any) -> list[dict[str, Any]]:
-    """Return the tool calls of a structured action; empty if it has none.
+    """Return the tool calls of a structured action as JSON; empty if it has none.
 
     Example:
-        >>> calls_of({"type": "tool_call", "name": "look", "arguments": {}})
-        [{'type': 'tool_call', 'name': 'look', 'arguments': {}}]
+        >>> calls_of({"type": "call_tool", "tool_name": "look"})
+        [{'type': 'call_tool', 'tool_name': 'look'}]
         >>> calls_of({"column": 3})
         []
     """
-    if not isinstance(action, Mapping):
+    kind = kind_of(action)
+    if kind not in ("call_tool", "call_tools"):
         return []
-    if action.get("type") == "tool_call":
-        return [dict(action)]
-    return list(action.get("calls") or ()) if action.get("type") == "tool_calls" else []
+    form = as_json(action)
+    return [form] if kind == "call_tool" else list(form.get("calls") or ())
+
+
+def kind_of(action: Any) -> Any:
+    """Return the `type` of an action, if it has one.
+
+    Example:
+        >>> kind_of({"type": "terminate"})
+        'terminate'
+    """
+    return action.get("type") if isinstance(action, Mapping) else getattr(action, "type", None)

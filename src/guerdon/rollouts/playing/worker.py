@@ -24,7 +24,7 @@ from guerdon.errors import InvalidArgumentError, InvalidObservationError, Policy
 from guerdon.rollouts.json_forms import as_json, json_items
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import answer_messages, content_of, first_messages
-from guerdon.rollouts.playing.policies import AgentPolicy, PolicyOutput, calls_of
+from guerdon.rollouts.playing.policies import AgentPolicy, PolicyOutput, calls_of, kind_of
 from guerdon.rollouts.playing.record import Ending, RolloutRecord
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.agents import AGENT, AGENT_REWARDS, check_agent_rewards
@@ -608,7 +608,7 @@ def _checked(output: Any) -> PolicyOutput:
 
 
 def _terminates(action: Any) -> bool:
-    kind = action.get("type") if isinstance(action, Mapping) else getattr(action, "type", None)
+    kind = kind_of(action)
     return isinstance(kind, str) and kind == "terminate"
 
 
@@ -618,11 +618,9 @@ def _message(output: PolicyOutput, turn: int) -> Message:
         return output.message
     calls = []
     for number, call in enumerate(calls_of(output.action)):
-        arguments = call.get("arguments")
-        if not isinstance(arguments, str):
-            arguments = json.dumps(as_json(arguments or {}), ensure_ascii=False)
-        function = {"name": call.get("name"), "arguments": arguments}
-        name = call.get("id") or f"call_{turn}_{number}"
+        arguments = json.dumps(call.get("arguments") or {}, ensure_ascii=False)
+        function = {"name": call.get("tool_name"), "arguments": arguments}
+        name = f"call_{turn}_{number}"
         calls.append({"id": name, "type": "function", "function": function})
     if not calls:
         return Message(role="assistant", content=output.raw_output)
