@@ -18,6 +18,8 @@ Value = TypeVar("Value")
 
 _LONGEST = 60
 _MOST = 20
+# The most errors of pydantic that are listed: unknown fields have one each.
+MAX_ERRORS = 100
 
 
 def as_finite(value: object) -> float | None:
@@ -290,7 +292,14 @@ def has_token(authorization: str, token: str) -> bool:
 
 
 def field_errors(error: ValidationError) -> list[dict[str, Any]]:
-    """Return what pydantic found wrong as JSON-compatible dicts: ``type``, ``loc`` and ``msg``."""
+    """Return what pydantic found wrong as JSON-compatible dicts: ``type``, ``loc`` and ``msg``.
+
+    Of more than 100 errors, the only dict has their number.
+    """
+    count = error.error_count()
+    if count > MAX_ERRORS:
+        text = f"{count:,} errors; they are listed if there are at most {MAX_ERRORS}"
+        return [{"type": "too_many_errors", "loc": [], "msg": text}]
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [dict(each) for each in found]
 

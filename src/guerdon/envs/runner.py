@@ -594,7 +594,10 @@ class EnvThreads:
     def clean_up(self, call: EnvCall) -> asyncio.Future[Any]:
         """Close in a thread what an abandoned call has left."""
         closed = self.loop.create_future()
-        self.start(EnvCall(call.clean_up, "close", partial(settle, closed)))
+        closing = EnvCall(call.clean_up, "close", partial(settle, closed), call.runner)
+        self.start(closing)
+        self._hanging[closing] = None  # it may hang, too: another thread takes its place
+        self._recruit()
         return closed
 
     def check(self) -> None:
@@ -607,7 +610,7 @@ class EnvThreads:
             first = next(iter(self._hanging))
             raise EnvTimeoutError(
                 f"{self.stuck} environments hang in their own code, more than {self.max_stuck}, "
-                f"the first for {monotonic() - first.started_at:.0f} s in {first.what} of "
+                f"the first for {monotonic() - first.submitted_at:.0f} s in {first.what} of "
                 f"{first.owner}; a thread can't be stopped: give that code a time limit of its "
                 "own, and restart this process"
             )
@@ -705,15 +708,15 @@ class EnvThreads:
         while self._ended:
             call = self._ended.popleft()
             self._outstanding -= 1
+            if call in self._hanging:
+                del self._hanging[call]
+                if not self._is_closed and self.threads > self.size + self.stuck:
+                    self.threads -= 1
+                    self._queue.put(None)
             if not call.is_abandoned:
                 self.deliver(call)
-                continue
-            self._hanging.pop(call, None)
-            if call.closes is not None or call.makes:
+            elif call.closes is not None or call.makes:
                 self.clean_up(call)  # it ended just before it was abandoned
-            if not self._is_closed and self.threads > self.size + self.stuck:
-                self.threads -= 1
-                self._queue.put(None)
 
     def deliver(self, call: EnvCall) -> None:
         """Hand over the result of sync code; an awaitable that it returned goes on as a task."""
@@ -934,7 +937,7 @@ class EnvRunner:
             Exception: What the environment raised.
         """
         if self._failure and self.replaces_failed:
-            await self.close(self.timeout_s)
+            await self._close(self.timeout_s, log=True)  # abandoned if this reset is cancelled
         if self.adapter is None:
             await self.open()
         adapter = self.adapter

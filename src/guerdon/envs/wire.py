@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel
@@ -44,6 +45,13 @@ ARRAY_TYPES = ["|b1", "|i1", "|u1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<
 # patterns that begin with a byte are found in a quarter of the time of one that has both.
 _MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 _MAYBE_NOT_FINITE_32 = re.compile(rb"\xca[\x7f\xff][\x80-\xff]")
+# What a float of JSON may contain that Python reads as infinity.
+_MAYBE_INFINITE = re.compile(r"[eE]\+?\d{3}|\d{309}")
+_MAYBE_INFINITE_BYTES = re.compile(_MAYBE_INFINITE.pattern.encode())
+# The most floats that an error names, and the most characters of the path of each.
+MAX_NAMED, MAX_PATH = 5, 200
+# The deepest nesting of a call or an answer in JSON: less than what is read, as a frame nests it.
+MAX_DEPTH = 190
 # Stands, with the index of an array, for that array while pydantic makes plain data. It is secret:
 # no text of an agent contains it.
 _TOKEN = secrets.token_hex(16)
@@ -85,6 +93,19 @@ def data_json(data: Any) -> bytes:
     if b"NaN" in text or b"Infinity" in text:
         check_finite(data)
     return text
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return the content of JSON that another process has sent.
+
+    Raises:
+        ValueError: It is not JSON, is nested too deeply, or a float is not finite.
+    """
+    content = from_json(text, allow_inf_nan=False)
+    pattern: Any = _MAYBE_INFINITE if isinstance(text, str) else _MAYBE_INFINITE_BYTES
+    if pattern.search(text):
+        check_finite(content)
+    return content
 
 
 def array_as_list(value: Any) -> Any:
@@ -134,18 +155,21 @@ def check_finite(value: Any) -> None:
     Raises:
         NotFiniteError: One is NaN or infinite.
     """
-    found = _not_finite(value)
+    found = list(islice(_not_finite(value), MAX_NAMED))
     if found:
-        raise NotFiniteError(
-            f"{', '.join(found[:5])}, which JSON can't represent; use a finite number or None"
-        )
+        named = ", ".join(f"{number!r} at {path.lstrip('.')[:MAX_PATH]}" for path, number in found)
+        raise NotFiniteError(f"{named}, which JSON can't represent; use a finite number or None")
 
 
-def _not_finite(value: Any, path: str = "") -> list[str]:
-    """Return the floats that JSON can't represent, each with its path."""
+def _not_finite(value: Any) -> Iterator[tuple[str, float]]:
+    """Yield the floats that JSON can't represent, each with its path."""
     if isinstance(value, float):
-        return [] if math.isfinite(value) else [f"{value!r} at {path.lstrip('.')}"]
-    return [found for name, each in parts(value) for found in _not_finite(each, f"{path}{name}")]
+        if not math.isfinite(value):
+            yield "", value
+        return
+    for name, each in parts(value):
+        for path, number in _not_finite(each):
+            yield name + path, number
 
 
 def parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -178,7 +202,10 @@ class JsonCodec:
     def encode(self, number: int | None, kind: str, data: Any) -> bytes:
         """Return a call or an answer; raise as `model_json` does."""
         head = "null" if number is None else str(number)
-        return b'[%s,"%s",%s]' % (head.encode(), kind.encode(), data_json(data))
+        encoded = b'[%s,"%s",%s]' % (head.encode(), kind.encode(), data_json(data))
+        if encoded.count(b"[") + encoded.count(b"{") > MAX_DEPTH:  # else it can't be so deep
+            from_json(b"[%s]" % encoded)  # raises here what would end the whole frame
+        return encoded
 
     def frame(self, encoded: list[bytes]) -> str:
         """Return several calls or answers as one frame."""
@@ -194,7 +221,7 @@ class JsonCodec:
         Raises:
             ValueError: It is not JSON, is nested too deeply, or a float is not finite.
         """
-        return from_json(frame, allow_inf_nan=False)
+        return from_json(frame, allow_inf_nan=False) if is_trusted else read_json(frame)
 
 
 class MsgpackCodec:
@@ -280,12 +307,12 @@ class MsgpackCodec:
             raise ValueError("it is text, not binary")
         try:
             content = self._decode(frame)
+            if not is_trusted and (
+                _MAYBE_NOT_FINITE.search(frame) or _MAYBE_NOT_FINITE_32.search(frame)
+            ):
+                check_finite(content)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        if not is_trusted and (
-            _MAYBE_NOT_FINITE.search(frame) or _MAYBE_NOT_FINITE_32.search(frame)
-        ):
-            check_finite(content)
         return content
 
     def _array(self, code: int, payload: memoryview) -> np.ndarray[Any, Any]:
@@ -335,12 +362,18 @@ def codecs() -> dict[str, Codec]:
         return {JSON: JsonCodec()}
 
 
-def frames(codec: Codec, encoded: Sequence[bytes], max_bytes: int = FRAME_BYTES) -> Iterator[Any]:
+def frames(
+    codec: Codec,
+    encoded: Sequence[bytes],
+    max_bytes: int = FRAME_BYTES,
+    *,
+    max_calls: float = math.inf,
+) -> Iterator[Any]:
     """Yield frames of several calls or answers, each with at most `max_bytes` or with only one."""
     taken: list[bytes] = []
     size = FRAME_OVERHEAD
     for each in encoded:
-        if taken and size + len(each) > max_bytes:
+        if taken and (size + len(each) > max_bytes or len(taken) == max_calls):
             yield codec.frame(taken)
             taken, size = [], FRAME_OVERHEAD
         taken.append(each)

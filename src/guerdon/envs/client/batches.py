@@ -31,6 +31,7 @@ class BatchConnection:
 
     Attributes:
         free_sessions: How many sessions the server had room for when it was connected.
+        max_calls: The most calls in a frame, and the most sessions.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class BatchConnection:
         answered: Callable[[int, str, Any], None],
         lost: Callable[[ConnectionLostError], None],
     ) -> None:
-        self.free_sessions = 0
+        self.free_sessions = self.max_calls = 0
         self._socket = socket
         self._codec = codecs()[socket.subprotocol]  # type: ignore[attr-defined]
         self._url = url
@@ -65,6 +66,7 @@ class BatchConnection:
             if kind != "ready":
                 raise ValueError(f"{kind!r:.20}, {data!r:.80}")
             self.free_sessions = int(data["free_sessions"])
+            self.max_calls = int(data["max_calls"])
             self._max_bytes = int(data["max_message_bytes"])
         except BaseException as error:
             self._socket.abort()
@@ -106,7 +108,7 @@ class BatchConnection:
             await self._has_calls.wait()
             self._has_calls.clear()
             calls, self._calls = self._calls, []
-            for frame in frames(self._codec, calls, size):
+            for frame in frames(self._codec, calls, size, max_calls=self.max_calls):
                 try:
                     await self._socket.send(frame, text=self._codec.is_text)
                 except ConnectionClosed:

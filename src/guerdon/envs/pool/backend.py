@@ -84,7 +84,12 @@ class PoolBackend(ABC):
         >>> with EnvPool(backend=Nowhere(), n=2).sync() as pool:
         ...     [observation.done for observation in pool.reset_batch()]
         [True, True]
+
+    Attributes:
+        n: How many slots it has; None if that is not limited.
     """
+
+    n: int | None = None
 
     @property
     def hanging(self) -> int:
@@ -154,7 +159,7 @@ class ThreadBackend(PoolBackend):
         self, factory: Callable[[], Any], n: int, *, close_timeout_s: float = 10.0
     ) -> None:
         self._factory = factory
-        self._n = n
+        self.n: int = n
         self._close_timeout_s = close_timeout_s
         self._threads: EnvThreads | None = None
         self._runners: list[EnvRunner] = []
@@ -173,8 +178,8 @@ class ThreadBackend(PoolBackend):
 
     async def open(self) -> None:
         """Prepare the threads; environments are made by their first reset."""
-        self._threads = EnvThreads(self._n, name="guerdon-pool")
-        self._runners = [self._new_runner(slot) for slot in range(self._n)]
+        self._threads = EnvThreads(self.n, name="guerdon-pool")
+        self._runners = [self._new_runner(slot) for slot in range(self.n)]
 
     def _new_runner(self, slot: int) -> EnvRunner:
         assert self._threads is not None
@@ -209,10 +214,15 @@ class ThreadBackend(PoolBackend):
         threads, self._threads = self._threads, None
         if threads is None:
             return
+        # A task of its own, which goes on if the caller is cancelled.
+        await asyncio.shield(start_task(self._close(threads), self._closing))
+
+    async def _close(self, threads: EnvThreads) -> None:
         for reset in self._resets:
             reset.cancel()
+        replaced = self._closing - {asyncio.current_task()}
         try:
-            await asyncio.gather(*self._resets, *self._closing, return_exceptions=True)
+            await asyncio.gather(*self._resets, *replaced, return_exceptions=True)
             await asyncio.gather(*(each.close(self._close_timeout_s) for each in self._runners))
         finally:
             threads.close()

@@ -149,20 +149,24 @@ class Codec:
                 calls.append((slot, method, tuple(map(unpack, pickle.loads(given)))))
             except Exception as error:
                 text = describe_failure(error, "the arguments can't be read in the worker")
-                failed.append((slot, None, EnvError(text), None))
+                kind = InvalidActionError if method == "step" else EnvError
+                failed.append((slot, None, kind(text), None))
         return calls, failed
 
     def pack_result(self, value: Any, error: BaseException | None, means: Any) -> Any:
         """Return a result in the form for `write`."""
         return self.pack(value), error and self.pack_error(error), means
 
-    def encode_result(self, value: Any, error: BaseException | None, means: Any) -> bytes:
-        """Return a result, or the error that it can't be sent."""
+    def encode_result(
+        self, value: Any, error: BaseException | None, means: Any
+    ) -> tuple[bytes, InvalidObservationError | None]:
+        """Return a result, or the error that it can't be sent, and that error."""
         try:
-            return self.encode(self.pack_result(value, error, means))
+            return self.encode(self.pack_result(value, error, means)), None
         except Exception as failure:
             text = describe_failure(failure, "the observation can't be sent by the worker")
-            return self.encode(self.pack_result(None, InvalidObservationError(text), means))
+            unsent = InvalidObservationError(text)
+            return self.encode(self.pack_result(None, unsent, means)), unsent
 
     def read_result(self, slot: int, data: Any) -> Result:
         """Return a result from its pickle."""

@@ -102,11 +102,13 @@ class EnvPool:
             raise InvalidArgumentError(
                 f"`env` must be left out if `backend` is given, which has its own, got {shown(env)}"
             )
+        elif backend.n not in (None, n):
+            raise InvalidArgumentError(f"`n` must be that of the backend, {backend.n}, got {n}")
         self._backend = backend
         self._busy: dict[int, PoolCall] = {}
         self._begun: set[int] = set()  # slots that were reset since the pool was opened
-        self._freed = asyncio.Event()  # set whenever a call ends
-        self._is_open = False
+        self._freed: asyncio.Event  # set whenever a call ends
+        self._is_open = self._is_opening = False
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
         self._streams: dict[int, _Stream] = {}  # of the as_completed that are under way
 
@@ -236,6 +238,7 @@ class EnvPool:
                 in an earlier step; or the action is invalid.
         """
         _check_slots([slot], self.n)
+        self._check_open()
         if slot not in self._streams:
             raise InvalidArgumentError(f"slot {slot} is not in an as_completed that is running")
         self._into_stream(self._streams[slot], [(slot, self._checked(slot, action))])
@@ -305,7 +308,12 @@ class EnvPool:
             if call.slot not in self._begun:
                 error = f"slot {call.slot} was never reset; reset_batch begins its first episode"
                 call.finish(None, EpisodeError(error))
-        self._backend.submit([call for call in calls if not call.over])
+        try:
+            self._backend.submit([call for call in calls if not call.over])
+        except BaseException as error:  # of a backend that a user wrote, for example
+            for call in calls:
+                call.finish(None, error)
+            raise
 
     def _ended(self, then: Callable[[PoolCall], None], call: PoolCall) -> None:
         if self._busy.get(call.slot) is call:
@@ -315,7 +323,9 @@ class EnvPool:
 
     def _timer(self, calls: list[PoolCall], limit: float) -> asyncio.TimerHandle:
         loop = asyncio.get_running_loop()
-        return loop.call_later(limit, self._expire, calls, limit, monotonic())
+        # Again after the event loop has handled what has arrived: uvloop calls timers before that.
+        expire = partial(loop.call_later, 0.0, self._expire, calls, limit, monotonic())
+        return loop.call_later(limit, expire)
 
     def _expire(
         self, calls: list[PoolCall], limit: float, began: float, is_last: bool = False
@@ -334,13 +344,13 @@ class EnvPool:
             asyncio.get_running_loop().call_later(
                 wait, self._expire, waited, limit, now + wait - limit
             )
-        for call in calls:
-            if left[call] > 0:
-                continue
-            self._backend.give_up(call)
+        expired = [call for call in calls if left[call] <= 0]
+        for call in expired:
             what = "reset" if call.is_reset else "step"
             text = f"the {what} took longer than {limit:g} s{blocked_by(began)}"
             call.finish(None, EnvTimeoutError(text, seconds=limit))
+        for call in expired:  # after all have their own error: this may end others' calls
+            self._backend.give_up(call)
 
     async def _settled(self, slots: list[int]) -> None:
         """Wait for calls whose batch was cancelled."""
@@ -382,10 +392,15 @@ class EnvPool:
             )
 
     async def __aenter__(self) -> Self:
-        if self._is_open:
+        if self._is_open or self._is_opening:
             raise InvalidArgumentError("the pool is already open")
-        await self._backend.open()
+        self._is_opening = True
+        try:
+            await self._backend.open()
+        finally:
+            self._is_opening = False
         self._home = asyncio.get_running_loop(), os.getpid()
+        self._freed = asyncio.Event()
         self._begun.clear()
         self._is_open = True
         return self

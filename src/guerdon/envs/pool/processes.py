@@ -48,9 +48,11 @@ LEAVE = 256 << 10
 # A record begins with a word, its slot times SIZES plus its length, and the next one at a word.
 SIZES = 1 << 32
 
-# Nanoseconds after which a result is announced, though more results are about to follow. Each
-# announcement takes the parent 0.1 ms of a core, which workers lack if there are as many as cores.
-NOTIFY_NS = 4_000_000
+# Seconds between two looks of the parent at results that were not announced, as more are about to
+# follow. An announcement takes the parent 0.1 ms of a core, which workers lack if there are as many
+# as cores; a look takes a tenth of that. It takes what the look before has seen: by then, all that
+# the worker wrote before has arrived in memory, also on processors that reorder writes.
+LOOK_S = 0.004
 
 # A message over the socket: the length of its content, and its kind. Those with calls or results
 # begin with the position up to which results were read or written.
@@ -153,6 +155,9 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         self._lost: asyncio.Future[None] = loop.create_future()
         self._buffer = bytearray()
         self._position = FIRST  # up to which results were read
+        self._seen: list[int] = []  # the ends of the results at the last look
+        self._outstanding = 0  # calls without a result
+        self._look: asyncio.TimerHandle | None = None
         self._last: Running | None = None
         self._is_over = False
 
@@ -220,6 +225,8 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
         """Send calls in one message."""
         content, failed = self._codec.encode_calls(calls)
         self._write(CALLS, POSITION.pack(self._position) + content)
+        self._outstanding += len(calls) - len(failed)
+        self._look_soon()
         self.received(failed)
 
     def _write(self, kind: int, content: bytes = b"") -> None:
@@ -249,6 +256,7 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
             self.received(self._results(*POSITION.unpack(content)))
         elif kind == RECORD:
             slot, data = pickle.loads(content)
+            self._outstanding -= 1
             self.received([self._codec.read_result(slot, data)])
         elif not self._ready.done():
             if content:
@@ -265,7 +273,28 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
             start = self._position % (2 * HALF)
             slot, size = divmod(words[start >> 3], SIZES)
             self._position += (size + 15) & ~7
+            self._outstanding -= 1
             yield read(slot, view[start + 8 : start + 8 + size])
+
+    def _look_soon(self) -> None:
+        if self._look is None and self._outstanding:
+            self._look = asyncio.get_running_loop().call_later(LOOK_S, self._look_at_results)
+
+    def _look_at_results(self) -> None:
+        """Take the results of which the last look has seen the end."""
+        self._look = None
+        seen, self._seen = self._seen, self._ends()
+        self._take(seen)
+        if not self._is_over:
+            self._look_soon()
+
+    def _ends(self) -> list[int]:
+        return sorted(self._words[ENDS : ENDS + 2])
+
+    def _take(self, ends: list[int]) -> None:
+        for end in ends:
+            if end > self._position:
+                self.received(self._results(end))
 
     # The end
 
@@ -295,6 +324,8 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
     def _end(self) -> None:
         """Kill the process, take the results that it hasn't announced, and release everything."""
         self._last, self._is_over = self.running, True
+        if self._look is not None:
+            self._look.cancel()
         if self._transport is not None:
             with contextlib.suppress(RuntimeError):  # its event loop is closed
                 self._transport.abort()
@@ -309,12 +340,10 @@ class ProcessLink(WorkerLink, asyncio.Protocol):
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:  # it has much memory to release
             threading.Thread(target=self._process.wait, daemon=True).start()
-        for end in sorted(self._words[ENDS : ENDS + 2]):
-            if end > self._position:
-                self.received(self._results(end))
-        self._words.release()
-        self._view.release()
-        self._outbox.close()
+        self._take(self._ends())
+        for release in (self._words.release, self._view.release, self._outbox.close):
+            with contextlib.suppress(BufferError):  # the traceback of an error still uses it
+                release()
 
     async def close(self, timeout_s: float) -> None:
         """Close the process's environments, and end it."""
@@ -398,7 +427,6 @@ class _Process:
         os.close(memory)
         self._position = self._announced = FIRST
         self._buffer = bytearray()
-        self._announced_ns = 0
 
     async def run(self) -> None:
         """Run the worker until it is closed."""
@@ -437,17 +465,16 @@ class _Process:
         if read // HALF == self._position // HALF and self._position % HALF > LEAVE:
             self._announce()
             self._position = self._announced = (read // HALF + 1) * HALF + FIRST
-        self._announced_ns = monotonic_ns()
         self._worker.start_encoded(self._codec, memoryview(content)[POSITION.size :])
         self._announce()
 
     def _begin(self, slot: int | None) -> None:
-        self._words[SLOT] = 0 if slot is None else slot + 1
         self._words[SINCE] = monotonic_ns()
+        self._words[SLOT] = 0 if slot is None else slot + 1
 
     def _emit(
         self, slot: int, value: Any, error: BaseException | None = None, means: Any = None
-    ) -> None:
+    ) -> Exception | None:
         """Write a result, which is complete once its end is committed."""
         number, start = divmod(self._position, HALF)
         half = self._halves[number % 2]
@@ -458,22 +485,21 @@ class _Process:
             size = half.tell() - start - 8
         except Exception:  # there is no room for it, or it can't be pickled there
             self._announce()
-            data = self._codec.encode_result(value, error, means)
+            data, failure = self._codec.encode_result(value, error, means)
             self._send(RECORD, pickle.dumps((slot, data), PROTOCOL))
-            return
+            return failure
         is_first = self._position == self._announced
         self._words[self._position % (2 * HALF) >> 3] = slot * SIZES + size
         self._position += (size + 15) & ~7
         self._words[ENDS + number % 2] = self._position
-        if monotonic_ns() - self._announced_ns > NOTIFY_NS:
-            self._announce()
-        elif is_first:
+        if is_first:
             self._loop.call_soon(self._announce)
+        return None
 
     def _announce(self) -> None:
         """Send the position after the new results, if there are any."""
         if self._position > self._announced:
-            self._announced, self._announced_ns = self._position, monotonic_ns()
+            self._announced = self._position
             self._send(RESULTS, POSITION.pack(self._position))
 
     def _send(self, kind: int, content: bytes = b"") -> None:

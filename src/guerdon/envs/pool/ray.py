@@ -87,7 +87,7 @@ class RayBackend(WorkerBackend):
         await asyncio.to_thread(connect, self._ray)
         if not self._count:
             each = float(self._actor_options["num_cpus"]) or 1.0
-            self._count = min(self._n, max(1, int(free_cpus(self._ray) / each)))
+            self._count = min(self.n, max(1, int(free_cpus(self._ray) / each)))
         await super().open()
 
     def new_link(self, index: int) -> WorkerLink:
@@ -236,10 +236,12 @@ class EnvActor:
 
     def _emit(
         self, slot: int, value: Any, error: BaseException | None = None, means: Any = None
-    ) -> None:
-        self._results.append((slot, self._codec.encode_result(value, error, means)))
+    ) -> Exception | None:
+        data, unsent = self._codec.encode_result(value, error, means)
+        self._results.append((slot, data))
         if not self._changed.is_set():
             self._rays_loop.call_soon_threadsafe(self._changed.set)
+        return unsent
 
     async def reports(self) -> AsyncIterator[Report]:
         """Yield results as they finish, and which call takes long."""

@@ -41,6 +41,8 @@ __all__ = ["RemoteBackend"]
 LONG_S = 1e6
 # Seconds between two attempts to reach a server while others are connected.
 TRY_S = 1.0
+# The code of a server that has no room for a session.
+FULL = "CAPACITY_REACHED"
 
 
 class RemoteBackend(PoolBackend):
@@ -84,7 +86,7 @@ class RemoteBackend(PoolBackend):
         urls = [http_url(each) for each in ([url] if isinstance(url, str) else url)]
         if not urls or len(set(urls)) < len(urls):
             raise InvalidArgumentError(f"`url` must have each server once, got {shown(url)}")
-        self._n = n
+        self.n: int = n
         self._urls = urls
         self._options: dict[str, Any] = {
             "token": check_token(token),
@@ -109,8 +111,8 @@ class RemoteBackend(PoolBackend):
                 for place in range(len(self._urls)):
                     group.create_task(self._connect(place, opened))
             self._servers = [opened[place] for place in sorted(opened)]
-            self._home = [self._servers[0]] * self._n
-            for slot in range(self._n):
+            self._home = [self._servers[0]] * self.n
+            for slot in range(self.n):
                 self._home[slot] = server = self._roomiest(self._servers)
                 server.slots.add(slot)
             for server in self._servers:
@@ -160,7 +162,7 @@ class RemoteBackend(PoolBackend):
 
     def _share(self, server: _Sessions, servers: Sequence[_Sessions]) -> int:
         """Return how many slots a server should have, in proportion to its room."""
-        return math.ceil(self._n * server.room / (sum(each.room for each in servers) or 1))
+        return math.ceil(self.n * server.room / (sum(each.room for each in servers) or 1))
 
     def _place(self, slot: int) -> _Sessions:
         """Return the server for the next episode of a slot."""
@@ -172,11 +174,14 @@ class RemoteBackend(PoolBackend):
         connected = [each for each in self._servers if each.is_connected]
         if not connected:
             return home  # which waits for it
-        if home.is_connected and len(home.slots) <= self._share(home, connected):
+        if home.refused_at > -math.inf and not home.has_session(slot):
+            server = min(connected, key=lambda each: each.refused_at)
+        elif home.is_connected and len(home.slots) <= self._share(home, connected):
             return home
-        server = self._roomiest(connected)
-        if home.is_connected and len(server.slots) >= self._share(server, connected):
-            return home
+        else:
+            server = self._roomiest(connected)
+            if home.is_connected and len(server.slots) >= self._share(server, connected):
+                return home
         home.leave(slot)
         home.slots.discard(slot)
         server.slots.add(slot)
@@ -218,11 +223,14 @@ class _Sessions(ABC):
 
     Attributes:
         slots: The slots.
-        room: How many sessions it had room for when it was connected.
+        room: How many sessions it had room for when it was connected, as far as is known.
+        refused_at: When it had no room for a session, on the monotonic clock; -infinity if it has
+            opened one since. A slot that was refused tries the server for which that is longest ago.
         is_connected: Whether it can be reached, as far as is known.
     """
 
     room = 1
+    refused_at = -math.inf
     is_connected = True
 
     def __init__(self, observation_type: type[Observation]) -> None:
@@ -239,6 +247,10 @@ class _Sessions(ABC):
 
     def drop(self) -> None:  # noqa: B027
         """Close the connection; the next one joins the configuration of the others first."""
+
+    def has_session(self, slot: int) -> bool:
+        """Whether a slot has a session, as far as is known."""
+        return True
 
     def leave(self, slot: int) -> None:  # noqa: B027
         """Close the session of a slot that moves to another server."""
@@ -261,9 +273,11 @@ class _Sessions(ABC):
 
     def _failed(self, call: PoolCall, error: Exception) -> None:
         code = error.code if isinstance(error, ServerError) else ""
-        if code == "EXECUTION_ERROR":
+        if call.is_reset or code == "EXECUTION_ERROR":
             self._broken.add(call.slot)
-        call.finish(None, InvalidActionError(str(error)) if code == "VALIDATION_ERROR" else error)
+        elif code == "VALIDATION_ERROR" or isinstance(error, InvalidArgumentError):
+            error = InvalidActionError(str(error))  # the environment didn't receive it
+        call.finish(None, error)
 
 
 def _request(call: PoolCall) -> tuple[str, Any]:
@@ -336,6 +350,9 @@ class _Batched(_Sessions):
         number = self._numbers.get(slot)
         if call.is_reset and (number is None or slot in self._broken):
             self.leave(slot)  # a new session has a new environment
+            if len(self._numbers) >= connection.max_calls:
+                text = f"a connection has at most {connection.max_calls} sessions"
+                raise server_error({"message": text, "code": FULL})
             self._numbers[slot] = number = connection.new_number()
         self._check_usable(slot)
         if number is None:
@@ -381,11 +398,11 @@ class _Batched(_Sessions):
         if kind == "error":
             error = server_error({"message": None, **data, "code": str(data.get("code", ""))})
             if number is None:
-                raise ValueError(f"it refused a frame: {error}")
+                raise ValueError(f"an error for a whole frame: {error}")
             if error.code in FATAL:
                 self._forget(number)
-            if error.code == "CAPACITY_REACHED":
-                self.room = len(self._numbers)
+            if error.code == FULL:
+                self.room, self.refused_at = len(self._numbers), monotonic()
         elif kind != "observation":
             raise ValueError(f"an answer of the kind {kind!r:.20}")
         # An answer that is invalid ends the connection, and then fails the call like all others.
@@ -401,6 +418,8 @@ class _Batched(_Sessions):
         except Exception as problem:
             self._failed(call, problem)
         else:
+            if len(self._numbers) > self.room:
+                self.room, self.refused_at = len(self._numbers), -math.inf
             call.finish(observation)
 
     def _forget(self, number: int) -> None:
@@ -424,6 +443,9 @@ class _Batched(_Sessions):
             self._connection.abort()
             url = self._connector.url
             self._lost(ConnectionLostError(f"{url} may have another configuration of the reward"))
+
+    def has_session(self, slot: int) -> bool:
+        return slot in self._numbers
 
     def leave(self, slot: int) -> None:
         self._broken.discard(slot)

@@ -22,8 +22,8 @@ class Emit(Protocol):
 
     def __call__(
         self, slot: int, value: Any, error: BaseException | None = None, means: Any = None
-    ) -> None:
-        """Receive a result, or what was raised instead."""
+    ) -> Exception | None:
+        """Receive a result, or what was raised instead; return why it can't be sent, if so."""
 
 
 @contextmanager
@@ -43,16 +43,22 @@ def outside_loop() -> Iterator[None]:
 
 
 class InlineThreads(EnvThreads):
-    """Runs sync calls at once, in the thread of the event loop."""
+    """Runs sync calls at once, in the thread of the event loop.
 
-    def __init__(self) -> None:
+    Args:
+        beginning: Called with the runner whose call begins.
+    """
+
+    def __init__(self, beginning: Callable[[EnvRunner | None], None]) -> None:
         super().__init__(1)
+        self._beginning = beginning
 
     def start(self, call: EnvCall, *, is_async: bool = False) -> None:
         """Start a call: one of sync code has ended when this returns."""
         if is_async:
             super().start(call, is_async=True)
             return
+        self._beginning(call.runner)
         with outside_loop():
             call.run()
         self.deliver(call)
@@ -85,11 +91,12 @@ class EnvWorker:
         timeout_s: float = math.inf,
         close_timeout_s: float = 10.0,
         name: str = "slot",
-        beginning: Callable[[int | None], None] = lambda slot: None,
+        beginning: Callable[[int | None], None],
     ) -> None:
         self._factory = factory
         self._emit = emit
-        self._threads = InlineThreads() if threads == 1 else EnvThreads(threads)
+        inline = threads == 1
+        self._threads = InlineThreads(self._begin_of) if inline else EnvThreads(threads)
         self._replaces_failed = replaces_failed
         self._timeout_s = timeout_s
         self._close_timeout_s = close_timeout_s
@@ -174,6 +181,10 @@ class EnvWorker:
         """Report which call begins; None while async ones run, which don't wait for each other."""
         self._beginning(None if self._threads.has_tasks else slot)
 
+    def _begin_of(self, runner: EnvRunner | None) -> None:
+        slots = (slot for slot, each in self._runners.items() if each is runner)
+        self._begin(next(slots, None))
+
     async def _play(
         self,
         slot: int,
@@ -182,9 +193,9 @@ class EnvWorker:
         arguments: tuple[Any, ...],
         before: asyncio.Task[Any] | None,
     ) -> None:
-        self._begin(slot if self._is_inline(runner, method) else None)
+        if not self._is_inline(runner, method):
+            self._beginning(None)
         if method == "close":
-            del self._runners[slot], self._playing[slot]
             if before is not None and not before.done():
                 before.cancel()
                 await asyncio.wait({before})
@@ -203,6 +214,7 @@ class EnvWorker:
         else:
             self._end(slot, None if method == "close" else value)
         if method == "close":
+            del self._runners[slot], self._playing[slot]
             self._received.pop(slot, None)
 
     def _end(self, slot: int, value: Any, error: BaseException | None = None) -> None:
@@ -210,7 +222,9 @@ class EnvWorker:
         if slot in self._received:
             received = self._received[slot]
             means, received.means = received.means, None
-        self._emit(slot, value, error, means)
+        unsent = self._emit(slot, value, error, means)
+        if unsent is not None:  # the episode has ended for the caller
+            self._runners[slot].step_failed(unsent)
 
     async def close(self) -> None:
         """Close every environment."""

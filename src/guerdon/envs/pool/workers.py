@@ -37,6 +37,20 @@ class Running(NamedTuple):
     since: float
 
 
+class Pending(NamedTuple):
+    """A call that a worker was sent.
+
+    Attributes:
+        caller: Its `finish` receives the end.
+        method: The name of the runner's method.
+        since: When it was sent, on the monotonic clock.
+    """
+
+    caller: Any
+    method: str
+    since: float
+
+
 class WorkerLink(ABC):
     """The connection to one worker, which is started once and not used again after its end.
 
@@ -86,7 +100,7 @@ class Worker:
         observe: Called with the means of episodes that a curriculum needs.
 
     Attributes:
-        pending: The calls that run, by slot: the object that receives the end, and the method.
+        pending: The calls that run, by slot.
         is_broken: Whether the last attempt to start it again failed.
     """
 
@@ -96,7 +110,7 @@ class Worker:
         place: str = "slot",
         observe: Callable[[Any], None] = lambda means: None,
     ) -> None:
-        self.pending: dict[int, tuple[Any, str]] = {}
+        self.pending: dict[int, Pending] = {}
         self.is_broken = False
         self._new_link = new_link
         self._place = place
@@ -104,8 +118,8 @@ class Worker:
         self._link: WorkerLink | None = None
         self._starting: asyncio.Task[None] | None = None
         self._waiting: list[Call] = []  # calls that wait for the start
-        self._ended = ""  # why the worker has ended
-        self._has_environment: dict[int, bool] = {}  # False of a slot that lost it by that
+        self._slots: set[int] = set()  # that may have an environment
+        self._unusable: dict[int, str] = {}  # why a slot has to be reset first
 
     @property
     def is_running(self) -> bool:
@@ -134,20 +148,23 @@ class Worker:
         Args:
             calls: The calls, and the object of each that receives its end.
         """
+        now = monotonic()
         for call, caller in calls:
             slot, method, _ = call
             if method in STARTS:
-                self._has_environment[slot] = True
-            has_environment = self._has_environment.get(slot, True)
+                self._slots.add(slot)
+                self._unusable.pop(slot, None)
+            why = self._unusable.get(slot)
             if method == "close":
-                self._has_environment.pop(slot, None)
-            if has_environment:
-                self.pending[slot] = caller, method
+                self._slots.discard(slot)
+                self._unusable.pop(slot, None)
+            if why is None or (method == "close" and self._link is not None):
+                self.pending[slot] = Pending(caller, method, now)
                 self._waiting.append(call)
             elif method == "close":
                 caller.finish(None)
             else:
-                caller.finish(None, EpisodeError(f"{self._ended}; reset the {self._place}"))
+                caller.finish(None, EpisodeError(f"{why}; reset the {self._place}"))
         self._send()
 
     def _send(self) -> None:
@@ -178,24 +195,28 @@ class Worker:
             if means is not None:
                 self._observe(means)
             if slot in pending:
-                pending.pop(slot)[0].finish(value, error)
+                call = pending.pop(slot)
+                if error is not None and call.method == "reset":
+                    self._unusable.setdefault(slot, "the last reset failed")
+                call.caller.finish(value, error)
 
     def _has_ended(self, how: str) -> None:
         link, self._link = self._link, None
         if link is None:
             return
         running = link.running
-        if running is not None and running.slot in self.pending:
+        call = None if running is None else self.pending.get(running.slot)
+        # Else it is an earlier call of the slot, and the worker hadn't begun with this one.
+        if running is not None and call is not None and running.since >= call.since:
             how += f" in {self._described(running.slot)}"
         self.fail(how)
 
     def _described(self, slot: int) -> str:
-        return f"{self.pending[slot][1]} of {self._place} {slot}"
+        return f"{self.pending[slot].method} of {self._place} {slot}"
 
     def fail(self, why: str, error: Exception | None = None) -> None:
         """End the calls that run, after the worker has ended."""
-        self._ended = why
-        self._has_environment = dict.fromkeys(self._has_environment, False)
+        self._unusable = dict.fromkeys(self._slots, why)
         failed = error or WorkerError(why)
         self._received([(slot, None, failed, None) for slot in self.pending])
 
@@ -204,11 +225,9 @@ class Worker:
         if self._link is None:
             return limit_s if self._starting is not None and slot in self.pending else 0.0
         running = self._link.running
-        if running is None:
+        if running is None or running.since < self.pending[slot].since:  # it hasn't begun
             return 0.0
-        if running.slot != slot and running.slot in self.pending:
-            return limit_s
-        return limit_s - (monotonic() - running.since)
+        return limit_s if running.slot != slot else limit_s - (monotonic() - running.since)
 
     def give_up(self, slot: int) -> None:
         """Kill the worker because of a call, whose caller ends it; the others' calls fail."""
@@ -255,6 +274,16 @@ async def start_all(workers: Iterable[Worker], at_once: int) -> None:
         raise failed.exceptions[0] from None
 
 
+async def close_all(workers: Iterable[Worker], timeout_s: float) -> None:
+    """Close several workers; if the caller is cancelled, kill them."""
+    try:
+        await asyncio.gather(*(each.close(timeout_s) for each in workers))
+    except BaseException:
+        for each in workers:  # of some, closing may not have begun
+            each.kill()
+        raise
+
+
 def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return a callback for the event loop, which must not keep a pool that nobody uses alive."""
     reference = WeakMethod(method)
@@ -294,7 +323,7 @@ class WorkerBackend(PoolBackend):
         self._factory = find_environment(env) if isinstance(env, str) else env
         # One configuration scores all slots, and counts their episodes: it stays here.
         self._runtime = env.runtime if isinstance(env, ConfiguredEnv) else None
-        self._n = check_integer("n", n, low=1)
+        self.n: int = check_integer("n", n, low=1)
         self._count = min(check_integer("workers", workers, low=1), n)
         self._close_timeout_s = close_timeout_s
         threads = check_integer("threads_per_worker", threads_per_worker, low=1)
@@ -354,13 +383,13 @@ class WorkerBackend(PoolBackend):
     def give_up(self, call: PoolCall) -> None:
         """Kill the worker of a call, unless that has ended meanwhile."""
         worker = self._workers[call.slot % self._count]
-        if call.slot in worker.pending and worker.pending[call.slot][0] is call:
+        if call.slot in worker.pending and worker.pending[call.slot].caller is call:
             worker.give_up(call.slot)
 
     async def close(self) -> None:
         """Close every environment, and end the workers."""
         workers, self._workers = self._workers, []
-        await asyncio.gather(*(each.close(self._close_timeout_s) for each in workers))
+        await close_all(workers, self._close_timeout_s)
 
 
 def usable_cores() -> int:

@@ -17,6 +17,7 @@ from guerdon.envs.wire import (
     array_as_list,
     model_json,
     parts,
+    read_json,
 )
 from guerdon.errors import ConfigConflictError, InvalidObservationError, RewardConfigError
 from guerdon.types.observation import Observation
@@ -70,7 +71,7 @@ def parse_message(text: str | bytes, max_config_bytes: int = 2**20) -> ClientMes
     if isinstance(text, bytes):
         raise ProtocolError(ErrorCode.INVALID_JSON, "a message is a text frame, not a binary one")
     try:
-        message = ClientMessage.model_validate(from_json(text, allow_inf_nan=False))
+        message = ClientMessage.model_validate(read_json(text))
     except ValidationError as error:
         for each in error.errors():
             if each["loc"] == ("type",):
@@ -274,7 +275,7 @@ def answer_json_rpc(request: Any) -> dict[str, Any]:
 def answer_json_rpc_text(text: str | bytes) -> str:
     """Answer a JSON-RPC request that is not parsed yet."""
     try:
-        request = from_json(text, allow_inf_nan=False)
+        request = read_json(text)
     except (ValueError, RecursionError):
         return json.dumps(_rpc_error(None, PARSE_ERROR, "the request is not JSON"))
     return json.dumps(answer_json_rpc(request))

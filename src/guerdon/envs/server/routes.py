@@ -7,7 +7,6 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -30,6 +29,7 @@ from guerdon.envs.server.protocol import (
     error_data,
 )
 from guerdon.envs.server.sessions import Connection, SessionEnd, SessionManager
+from guerdon.envs.wire import read_json
 from guerdon.errors import RewardConfigError
 from guerdon.rubrics.failure import describe_failure
 
@@ -214,7 +214,7 @@ async def _read_json(request: Request) -> Any:
     if not body.strip():
         return None
     try:
-        return from_json(body, allow_inf_nan=False)
+        return read_json(body)
     except (ValueError, RecursionError) as error:
         errors = [{"type": "json_invalid", "loc": ["body"], "msg": str(error)}]
         raise ProtocolError(

@@ -13,7 +13,7 @@ from guerdon.config.runtime import RewardRuntime
 from guerdon.envs.pool.backend import start_task
 from guerdon.envs.pool.codec import Call
 from guerdon.envs.pool.processes import START_S, ProcessLink
-from guerdon.envs.pool.workers import Worker, start_all, usable_cores
+from guerdon.envs.pool.workers import Worker, close_all, start_all, usable_cores
 from guerdon.envs.runner import EnvCall, EnvRunner, settle
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.errors import EnvError
@@ -118,7 +118,7 @@ class SessionWorkers:
         """Close the environments, and end the processes."""
         for each in self._watching:
             each.cancel()
-        await asyncio.gather(*(each.close(self._limits.close_timeout_s) for each in self._workers))
+        await close_all(self._workers, self._limits.close_timeout_s)
 
 
 class WorkerRunner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -273,7 +274,8 @@ class ScoringJob:
             from guerdon.rollouts.scoring.ray_engine import OnRay
 
             # A sandbox of each worker is used by that worker alone.
-            return OnRay(partial(ScoringPipeline, replace(self, workers=1)), workers=self.workers)
+            scoring = partial(ScoringPipeline, replace(self, workers=1))
+            return OnRay(scoring, workers=self.workers, interrupts=interrupts)
         if self.sandbox is not None:
             return InThreads(
                 pipeline,
@@ -382,10 +384,11 @@ class ScoringPipeline:
     def __exit__(self, *error: object) -> None:
         self._opened.close()
 
-    def new_summary(self) -> Summary:
+    def new_summary(self, **options: Any) -> Summary:
         """An empty summary of rows of this reward."""
         gates = tuple(gates_of(self.scorer.rubric)) if isinstance(self.scorer, RubricScorer) else ()
-        return Summary(gates, self.job.passing, GroupSummary() if self.takes_groups else None)
+        groups = GroupSummary() if self.takes_groups else None
+        return Summary(gates, self.job.passing, groups, **options)
 
     def __call__(
         self,
@@ -407,7 +410,7 @@ class ScoringPipeline:
         with interrupts.allowed():
             for lines in together:
                 scored.append(self.score(lines))
-        summary = self.new_summary() if into is None else into
+        summary = self.new_summary(most=math.inf) if into is None else into
         for batch in scored:
             self.count(batch, summary)
         rows = [row for row, _ in itertools.chain(*scored)]

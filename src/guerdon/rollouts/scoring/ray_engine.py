@@ -6,6 +6,7 @@ import contextlib
 import os
 import uuid
 from concurrent.futures import Future
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,7 @@ from guerdon.rollouts.scoring.execution import (
     DIED,
     Batches,
     Engine,
+    Interrupts,
     OpenScore,
     ScoredChunk,
     open_worker,
@@ -26,6 +28,8 @@ LARGEST = 4096
 
 # Seconds to wait for free CPUs.
 START_S = 120.0
+# Seconds after which ctrl-C is noticed meanwhile.
+WAIT_S = 1.0
 
 
 class OnRay(Engine):
@@ -38,6 +42,7 @@ class OnRay(Engine):
         open_score: Called once in each process; returns what scores batches there.
         workers: The number of tasks that run at the same time, on a CPU each; None for all CPUs
             that are free.
+        interrupts: Where ctrl-C is recorded.
 
     Raises:
         MissingExtraError: Ray isn't installed.
@@ -47,9 +52,12 @@ class OnRay(Engine):
 
     largest = LARGEST
 
-    def __init__(self, open_score: OpenScore, *, workers: int | None) -> None:
+    def __init__(
+        self, open_score: OpenScore, *, workers: int | None, interrupts: Interrupts
+    ) -> None:
         self._ray = import_ray()
         self._open_score, self._workers = open_score, workers
+        self._interrupts = interrupts
 
     def __enter__(self) -> Self:
         ray = self._ray
@@ -57,15 +65,26 @@ class OnRay(Engine):
         workers = self._workers or free_cpus(ray)
         self.ahead = 2 * workers + 1
         self._group = ray.util.placement_group([{"CPU": 1}] * workers, strategy="SPREAD")
-        if not self._group.wait(START_S):
+        try:
+            self._wait_for_cpus(workers)
+        except BaseException:
             self._disconnect()
-            raise ScoringError(
-                f"the cluster had no {workers} free CPUs within {START_S:g} s; use fewer workers"
-            )
+            raise
         strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(self._group)
         self._task = ray.remote(_score_chunk).options(num_cpus=1, scheduling_strategy=strategy)
         self._settings = ray.put((uuid.uuid4().hex, self._open_score, workers, os.getcwd()))
         return self
+
+    def _wait_for_cpus(self, workers: int) -> None:
+        deadline = monotonic() + START_S
+        while not self._group.wait(WAIT_S):
+            if self._interrupts.requested:
+                raise KeyboardInterrupt
+            if monotonic() > deadline:
+                raise ScoringError(
+                    f"the cluster had no {workers} free CPUs within {START_S:g} s; use fewer "
+                    "workers"
+                )
 
     def __exit__(
         self, kind: object, error: BaseException | None, traceback: TracebackType | None

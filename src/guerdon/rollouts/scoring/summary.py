@@ -25,9 +25,9 @@ MAX_GROUPS = 100
 MAX_TEXT = 500
 
 
-def bounded_name(name: str, counted: Collection[str]) -> str:
+def bounded_name(name: str, counted: Collection[str], most: float = MAX_PARTS) -> str:
     """The name under which something is counted, if there may be too many names."""
-    return name if name in counted or len(counted) < MAX_PARTS else OTHERS
+    return name if name in counted or len(counted) < most else OTHERS
 
 
 @dataclass(slots=True)
@@ -230,6 +230,8 @@ class Summary:
         gates: The paths of the rubrics that can stop an evaluation.
         passing: The score from which a row counts as passed; None counts none.
         groups: The summary of the groups; None if groups don't matter.
+        most: How many parts and kinds of failures there may be by name. That of a chunk has no
+            limit, or merging it would count others as "(others)" than counting its rows.
         rows: The number of rows.
         failed: How many rows have no valid score.
         zeros: How many valid rows have a score of 0.
@@ -247,6 +249,7 @@ class Summary:
     gates: tuple[str, ...] = ()
     passing: float | None = None
     groups: GroupSummary | None = None
+    most: float = MAX_PARTS
     rows: int = 0
     failed: int = 0
     zeros: int = 0
@@ -336,11 +339,11 @@ class Summary:
         }  # fmt: skip
 
     def _part(self, name: str) -> Summary:
-        name = bounded_name(name, self.parts)
-        return self.parts.setdefault(name, Summary(self.gates, self.passing))
+        name = bounded_name(name, self.parts, self.most)
+        return self.parts.setdefault(name, Summary(self.gates, self.passing, most=self.most))
 
     def _count_failures(self, kind: str, count: int, first: str) -> None:
-        kind = bounded_name(kind, self.failures)
+        kind = bounded_name(kind, self.failures, self.most)
         self.failures[kind] += count
         self.first_failures.setdefault(kind, first)
 
