@@ -225,7 +225,7 @@ class _Sessions(ABC):
         slots: The slots.
         room: How many sessions it had room for when it was connected, as far as is known.
         refused_at: When it had no room for a session, on the monotonic clock; -infinity if it has
-            opened one since. A slot that was refused tries the server for which that is longest ago.
+            opened one since. A slot that was refused tries the one for which that is longest ago.
         is_connected: Whether it can be reached, as far as is known.
     """
 
@@ -396,13 +396,7 @@ class _Batched(_Sessions):
     def _answered(self, number: int, kind: str, data: Any) -> None:
         error = None
         if kind == "error":
-            error = server_error({"message": None, **data, "code": str(data.get("code", ""))})
-            if number is None:
-                raise ValueError(f"an error for a whole frame: {error}")
-            if error.code in FATAL:
-                self._forget(number)
-            if error.code == FULL:
-                self.room, self.refused_at = len(self._numbers), monotonic()
+            error = self._read_error(number, data)
         elif kind != "observation":
             raise ValueError(f"an answer of the kind {kind!r:.20}")
         # An answer that is invalid ends the connection, and then fails the call like all others.
@@ -422,9 +416,16 @@ class _Batched(_Sessions):
                 self.room, self.refused_at = len(self._numbers), -math.inf
             call.finish(observation)
 
-    def _forget(self, number: int) -> None:
-        for slot in [slot for slot, each in self._numbers.items() if each == number]:
-            del self._numbers[slot]
+    def _read_error(self, number: int | None, data: Any) -> ServerError:
+        error = server_error({"message": None, **data, "code": str(data.get("code", ""))})
+        if number is None:
+            raise ValueError(f"an error for a whole frame: {error}")
+        if error.code in FATAL:  # the session has ended
+            for slot in [slot for slot, each in self._numbers.items() if each == number]:
+                del self._numbers[slot]
+        if error.code == FULL:
+            self.room, self.refused_at = len(self._numbers), monotonic()
+        return error
 
     def _lost(self, error: ConnectionLostError) -> None:
         self._connection = None
