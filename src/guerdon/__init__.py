@@ -33,16 +33,17 @@ if TYPE_CHECKING:
         compare_rewards, read_rollouts as read_rollouts, score_rollouts as score_rollouts,
     )
     from guerdon.rubrics import (
-        Ensemble as Ensemble, EvalSandbox as EvalSandbox, ExactMatch as ExactMatch,
-        ExponentialDiscountingTrajectoryRubric as ExponentialDiscountingTrajectoryRubric,
-        FunctionRubric as FunctionRubric, Gate as Gate, Guarded as Guarded, LLMJudge as
-        LLMJudge, LengthBounds as LengthBounds, NumericAnswer as NumericAnswer, PythonCompiles
-        as PythonCompiles, RegexMatch as RegexMatch, RepetitionBounds as RepetitionBounds,
-        RewardFunction as RewardFunction, Rubric as Rubric, RubricComposer as RubricComposer,
-        RubricDict as RubricDict, RubricList as RubricList, Sequential as Sequential,
-        ToxicityRubric as ToxicityRubric, TrajectoryRubric as TrajectoryRubric, ValidJson as
-        ValidJson, WeightedSum as WeightedSum, as_rubric as as_rubric, load_reward as
-        load_reward, reward_function as reward_function,
+        CallBudget as CallBudget, CalledTool as CalledTool, Ensemble as Ensemble, EvalSandbox as
+        EvalSandbox, ExactMatch as ExactMatch, ExponentialDiscountingTrajectoryRubric as
+        ExponentialDiscountingTrajectoryRubric, FunctionRubric as FunctionRubric, Gate as Gate,
+        Guarded as Guarded, LLMJudge as LLMJudge, LengthBounds as LengthBounds, NumericAnswer as
+        NumericAnswer, PythonCompiles as PythonCompiles, RegexMatch as RegexMatch,
+        RepetitionBounds as RepetitionBounds, RewardFunction as RewardFunction, Rubric as
+        Rubric, RubricComposer as RubricComposer, RubricDict as RubricDict, RubricList as
+        RubricList, Sequential as Sequential, StateMatches as StateMatches, ToolErrors as
+        ToolErrors, ToxicityRubric as ToxicityRubric, TrajectoryRubric as TrajectoryRubric,
+        ValidJson as ValidJson, WeightedSum as WeightedSum, as_rubric as as_rubric, load_reward
+        as load_reward, reward_function as reward_function,
     )
     from guerdon.sandbox import (
         Limits as Limits, Sandbox as Sandbox, check_output as check_output, check_program as
@@ -77,10 +78,11 @@ __getattr__, __dir__ = lazy_names(
             apply_credit compare_rewards read_rollouts score_rollouts
         """,
         "rubrics": """
-            Ensemble EvalSandbox ExactMatch ExponentialDiscountingTrajectoryRubric
-            FunctionRubric Gate Guarded LLMJudge LengthBounds NumericAnswer PythonCompiles
-            RegexMatch RepetitionBounds RewardFunction Rubric RubricComposer RubricDict
-            RubricList Sequential ToxicityRubric TrajectoryRubric ValidJson WeightedSum
+            CallBudget CalledTool Ensemble EvalSandbox ExactMatch
+            ExponentialDiscountingTrajectoryRubric FunctionRubric Gate Guarded LLMJudge
+            LengthBounds NumericAnswer PythonCompiles RegexMatch RepetitionBounds
+            RewardFunction Rubric RubricComposer RubricDict RubricList Sequential
+            StateMatches ToolErrors ToxicityRubric TrajectoryRubric ValidJson WeightedSum
             as_rubric load_reward reward_function
         """,
         "sandbox": "Limits Sandbox check_output check_program open_sandbox",

@@ -486,7 +486,7 @@ def test_build_rubric_resolves_nested_classes(tmp_path, monkeypatch):
         ("a b.c", "must be a registered name, package.module.Class or file.py:name, got 'a b.c'"),
         ("guerdon.rubrics.RegexMatch.froward", "rubrics.RegexMatch has no 'froward'; did you mean"),
         ("nofile.py:x", "there is no file"),
-        ("zzz", "there is no rubric 'zzz'; known: 'ExactMatch', 'LLMJudge'"),
+        ("zzz", "there is no rubric 'zzz'; known: 'CallBudget', 'CalledTool'"),
     ],
 )
 def test_build_rubric_suggests_names(path, message):

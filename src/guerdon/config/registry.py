@@ -25,8 +25,9 @@ logger = logging.getLogger("guerdon.config")
 
 # The ready-made rubrics that can be built from a config.
 READY_MADE = (
-    "ExactMatch", "LLMJudge", "LengthBounds", "NumericAnswer", "PythonCompiles", "RegexMatch",
-    "RepetitionBounds", "ToxicityRubric", "ValidJson",
+    "CallBudget", "CalledTool", "ExactMatch", "LLMJudge", "LengthBounds", "NumericAnswer",
+    "PythonCompiles", "RegexMatch", "RepetitionBounds", "StateMatches", "ToolErrors",
+    "ToxicityRubric", "ValidJson",
 )  # fmt: skip
 
 

@@ -1,0 +1,174 @@
+"""The tool calls of a step with their outcomes, in an environment and in a recording."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from guerdon._patterns import Pattern
+from guerdon._validation import check_type
+from guerdon.errors import MissingInputError
+from guerdon.rubrics.checks.inputs import field_of
+from guerdon.rubrics.recording import is_done
+
+if TYPE_CHECKING:
+    from guerdon.types.message import Message
+    from guerdon.types.tool_calls import ToolOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class StepCall:
+    """A tool call of a step, and how it ended.
+
+    Attributes:
+        name: The tool's name.
+        arguments: Its arguments; empty if they can't be read.
+        error: The type of its error, as in `ToolError`; None if it has not failed.
+        text: The text of its result or its error.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    error: str | None = None
+    text: str = ""
+
+
+def calls_of_step(
+    action: Any, observation: Any, *, error_pattern: str | None = None
+) -> list[StepCall]:
+    """Return the calls of a step, in order.
+
+    A step of a `ToolEnvironment` has a `ToolAction` and the observation that answers it. In a
+    recording, the calls are the `tool_calls` of the assistant's message, and the messages with the
+    role ``tool`` after it answer them: by their IDs, those without the ID of a call in order.
+
+    A recorded call has failed if its arguments are not a JSON object (``invalid_args``); if it has
+    no answer (``transport_error``), unless the recording ends with the turn and none of its calls
+    has an answer; if `RLRolloutWorker` has recorded an error; or if the message that answers it has
+    ``is_error: true``, or a text that matches `error_pattern` (``execution_error``).
+
+    Args:
+        action: The action.
+        observation: The observation that it led to.
+        error_pattern: A regular expression that finds the texts of recorded errors.
+
+    Raises:
+        MissingInputError: The action is no `ToolAction` and has no `tool_calls`, or the observation
+            of a `ToolAction` doesn't have an outcome for each call.
+
+    Example:
+        >>> from guerdon.types import CallToolAction, CallToolObservation
+        >>> calls_of_step(CallToolAction(tool_name="look"), CallToolObservation(tool_name="look"))
+        [StepCall(name='look', arguments={}, error=None, text='')]
+    """
+    from guerdon.types.tool_calls import ToolAction, calls_of, outcomes_of
+
+    if not isinstance(action, ToolAction):
+        return _recorded_calls(action, observation, error_pattern)
+    calls, outcomes = calls_of(action), outcomes_of(observation)
+    if len(calls) != len(outcomes):
+        raise MissingInputError(
+            f"the observation ({type(observation).__name__}) must have an outcome for each of the "
+            f"{len(calls)} calls of the action, got {len(outcomes)}"
+        )
+    return [
+        StepCall(call.tool_name, call.arguments, _error_of(outcome), outcome.text)
+        for call, outcome in zip(calls, outcomes, strict=True)
+    ]
+
+
+def _error_of(outcome: ToolOutcome) -> str | None:
+    other = "execution_error" if outcome.is_error else None
+    return other if outcome.error is None else outcome.error.error_type
+
+
+# Recordings --------------------------------------------------------------------------------------
+
+
+def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) -> list[StepCall]:
+    from guerdon.types.message import read_messages
+
+    calls = field_of(action, "tool_calls")
+    if not isinstance(calls, Sequence) or not all(isinstance(each, Mapping) for each in calls):
+        raise MissingInputError(
+            f"the action ({type(action).__name__}) has no tool calls: it must be a ToolAction, or "
+            "have `tool_calls` in OpenAI's format, as a turn of a recorded conversation has"
+        )
+    if not calls:
+        return []
+    after = field_of(field_of(observation, "metadata"), "messages")
+    answers = [each for each in read_messages(after or []) if each.role == "tool"]
+    missing = None if is_done(observation) and not answers else "transport_error"
+    ids = {each["id"] for each in calls if isinstance(each.get("id"), str)}
+    by_id: dict[str | None, deque[Message]] = {}
+    for answer in answers:
+        own = answer.tool_call_id if answer.tool_call_id in ids else None
+        by_id.setdefault(own, deque()).append(answer)
+    found = []
+    for place, call in enumerate(calls):
+        own = call.get("id") if isinstance(call.get("id"), str) else None
+        queue = by_id.get(own) or by_id.get(None)
+        ended = _read_answer(queue.popleft(), place, error_pattern) if queue else (missing, "")
+        found.append(_read_call(call, *ended))
+    return found
+
+
+def _read_call(call: Mapping[str, Any], error: str | None, text: str) -> StepCall:
+    from pydantic_core import from_json
+
+    function = call.get("function")
+    function = function if isinstance(function, Mapping) else {}
+    name, given = str(function.get("name") or ""), function.get("arguments") or "{}"
+    try:
+        given = given if isinstance(given, Mapping) else from_json(given, allow_inf_nan=False)
+    except (ValueError, TypeError):
+        given = None
+    if isinstance(given, Mapping):
+        return StepCall(name, given, error, text)
+    return StepCall(name, {}, "invalid_args", text or "the arguments are not a JSON object")
+
+
+def _read_answer(answer: Message, place: int, pattern: str | None) -> tuple[str | None, str]:
+    """Return the type of the error, and the text, of the answer to the call at a place."""
+    outcome = _recorded_outcome(answer.text, place)
+    if outcome is not None:
+        return _error_of(outcome), outcome.text
+    failed = answer.get("is_error") is True
+    failed = failed or (pattern is not None and _compiled(pattern).found_in(answer.text))
+    return "execution_error" if failed else None, answer.text
+
+
+def _recorded_outcome(text: str, place: int) -> ToolOutcome | None:
+    """Return the outcome in the whole observation as JSON, which `RLRolloutWorker` records."""
+    from pydantic_core import from_json
+
+    from guerdon.types.tool_calls import ToolOutcome
+
+    if not text.startswith(('{"tool_name"', '{"results"')):
+        return None
+    try:
+        form = from_json(text)
+        part = form["results"][place] if "results" in form else form
+        return ToolOutcome.model_validate(part) if {"result", "error"} <= part.keys() else None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None  # the text of a tool that only looks like it
+
+
+# The pattern of recorded errors ------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> Pattern:
+    return Pattern("error_pattern", pattern)
+
+
+def check_error_pattern(name: str, value: object) -> str:
+    """Return a regular expression that finds the texts of recorded errors.
+
+    Raises:
+        InvalidArgumentError: It is not a string, or not a valid regular expression.
+    """
+    return str(_compiled(check_type(name, value, str)).text)
