@@ -40,8 +40,9 @@ if TYPE_CHECKING:
         NumericAnswer, PythonCompiles as PythonCompiles, RegexMatch as RegexMatch,
         RepetitionBounds as RepetitionBounds, RewardFunction as RewardFunction, Rubric as
         Rubric, RubricComposer as RubricComposer, RubricDict as RubricDict, RubricList as
-        RubricList, Sequential as Sequential, StateMatches as StateMatches, ToolErrors as
-        ToolErrors, ToxicityRubric as ToxicityRubric, TrajectoryRubric as TrajectoryRubric,
+        RubricList, Sequential as Sequential, StateMatches as StateMatches, ToolCost as ToolCost,
+        ToolErrors as ToolErrors, ToxicityRubric as ToxicityRubric, TrajectoryRubric as
+        TrajectoryRubric,
         ValidJson as ValidJson, WeightedSum as WeightedSum, as_rubric as as_rubric, load_reward
         as load_reward, reward_function as reward_function,
     )
@@ -82,8 +83,8 @@ __getattr__, __dir__ = lazy_names(
             ExponentialDiscountingTrajectoryRubric FunctionRubric Gate Guarded LLMJudge
             LengthBounds NumericAnswer PythonCompiles RegexMatch RepetitionBounds
             RewardFunction Rubric RubricComposer RubricDict RubricList Sequential
-            StateMatches ToolErrors ToxicityRubric TrajectoryRubric ValidJson WeightedSum
-            as_rubric load_reward reward_function
+            StateMatches ToolCost ToolErrors ToxicityRubric TrajectoryRubric ValidJson
+            WeightedSum as_rubric load_reward reward_function
         """,
         "sandbox": "Limits Sandbox check_output check_program open_sandbox",
         "services": "MCPClient",

@@ -18,6 +18,7 @@ from guerdon.types import (
     SayAction,
     ToolAction,
     ToolImage,
+    ToolResult,
 )
 
 
@@ -177,7 +178,12 @@ def test_tool_environment_a_call_returns_the_value_as_text_and_data(desk):
         ("raises", {"what": "exit"}, "execution_error", "the tool called sys.exit(3)"),
         ("returns", {"what": "nan"}, "execution_error", "the result can't be sent: it has NaN"),
         ("returns", {"what": "object"}, "execution_error", "the result can't be sent: Unable"),
-        ("returns", {"what": "large"}, "execution_error", "the result has 2000 bytes, more than"),
+        (
+            "returns",
+            {"what": "large"},
+            "execution_error",
+            "the result has 4092 bytes, more than 1000",
+        ),
     ],
 )
 def test_tool_environment_errors_of_calls_are_results(desk, name, arguments, kind, message):
@@ -186,6 +192,78 @@ def test_tool_environment_errors_of_calls_are_results(desk, name, arguments, kin
     assert observation.text.startswith(message)
     assert (observation.reward, observation.done) == (-1.0, False)
     assert desk.step(call("add", a=1)).text == "2"
+
+
+class Broken(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+class Extremes(ToolEnvironment):
+    """Tools with results and errors that are hard to send."""
+
+    max_result_bytes = 20_000
+
+    def __init__(self):
+        super().__init__(rubric=Errors())
+
+    @tool
+    def give(self, what: str) -> Any:
+        """Return or raise something."""
+        if what == "long error":
+            raise ValueError("x" * 10**6)
+        if what == "no text":
+            raise Broken
+        if what == "surrogate error":
+            raise ValueError("\ud800")
+        results = {
+            "surrogate": "\ud800",
+            "digits": 10**5000,
+            "data": ToolResult(data="x" * 10**6),
+            "umlauts": "ä" * 10**4,
+        }
+        return results[what]
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("long error", "x" * 100),
+        ("no text", "Broken"),
+        ("surrogate error", "?"),
+        ("surrogate", "the result can't be sent"),
+        ("digits", "the result can't be sent: it has NaN, infinity or an integer of too many"),
+        ("data", "the result has 1000"),
+        ("umlauts", "the result has 2"),
+    ],
+)
+def test_tool_environment_errors_of_extreme_values_can_be_sent(what, message):
+    environment = Extremes()
+    environment.reset()
+    observation = environment.step(call("give", what=what))
+    assert observation.error.error_type == "execution_error"
+    assert observation.text.startswith(message)
+    assert len(observation.model_dump_json()) < 20_000
+
+
+class Waits(ToolEnvironment):
+    """An async tool."""
+
+    def __init__(self):
+        super().__init__(rubric=Errors())
+
+    @tool
+    async def wait(self) -> str:
+        """Wait."""
+        await asyncio.sleep(0)
+        return "waited"
+
+
+def test_tool_environment_step_and_call_tool_wait_for_async_tools():
+    environment = Waits()
+    environment.reset()
+    assert environment.step(call("wait")).text == "waited"
+    assert environment.call_tool("wait") == "waited"
 
 
 def test_tool_environment_arguments_that_are_no_json_are_an_error_for_the_agent(desk):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hints
@@ -15,6 +15,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict  # that of typing lacks what pydantic needs before 3.12
 
+from guerdon._background import run
 from guerdon._validation import check_number, shown, summarize
 from guerdon.envs.environment import Environment
 from guerdon.errors import EnvDefinitionError, EnvError, EpisodeError, InvalidArgumentError
@@ -46,6 +47,9 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 COST = "tool_cost"
 # That of the names of the tools that may be called next, if some are hidden at times.
 VISIBLE = "tools"
+
+# The most characters of an error that the agent reads.
+MAX_ERROR = 10_000
 
 # The marker of a method that is a tool.
 _OPTIONS = "_guerdon_tool"
@@ -225,7 +229,8 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
 
     Attributes:
         max_calls: How many calls of one turn are made; others are answered with an error.
-        max_result_bytes: The largest result of a call; a larger one is an error for the agent.
+        max_result_bytes: The largest result of a call as JSON; a larger one is an error for the
+            agent.
         tool_timeout_s: Seconds that an async tool may take; the step's own limit applies to all.
     """
 
@@ -255,6 +260,7 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         functions = [each.function for each in declared.values()]
         if any(map(inspect.iscoroutinefunction, [*functions, cls.say])):
             cls.step_async = ToolEnvironment._step_async  # type: ignore[assignment, method-assign]
+            cls.step = Environment.step  # type: ignore[method-assign]  # which runs step_async
 
     # For authors to override -------------------------------------------------------------------
 
@@ -338,9 +344,11 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         if made is None:
             raise InvalidArgumentError(f"there is no tool {shown(name)}")
         try:
-            return made.function(self, **self._arguments(made, arguments))
+            ready = self._arguments(made, arguments)
         except ValidationError as error:
             raise InvalidArgumentError(f"{name}: {summarize(error)}") from error
+        value = made.function(self, **ready)
+        return run(_awaited(value)) if inspect.isawaitable(value) else value
 
     # A step --------------------------------------------------------------------------------------
 
@@ -475,10 +483,10 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         self._cost += made.cost
         try:
             result = result_of(value)
+            size = len(result.model_dump_json())
         except ValueError as error:
             text = f"the result can't be sent: {error}"
             return _failure(made.spec, "execution_error", text)
-        size = len(result.text) + sum(len(str(each.get("data", ""))) for each in result.content)
         if size > self.max_result_bytes:
             text = f"the result has {size} bytes, more than {self.max_result_bytes}"
             return _failure(made.spec, "execution_error", text)
@@ -487,12 +495,22 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         return ToolOutcome(tool_name=made.spec.name, result=result)
 
 
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
+
+
 def _failure(call: CallToolAction | Tool, kind: ErrorType, message: str) -> ToolOutcome:
     name = call.tool_name if isinstance(call, CallToolAction) else call.name
-    return ToolOutcome(tool_name=name, error=ToolError(error_type=kind, message=message))
+    text = message.encode(errors="replace").decode()  # without what JSON can't represent
+    if len(text) > MAX_ERROR:
+        text = f"{text[:MAX_ERROR]}… ({len(text):,} characters)"
+    return ToolOutcome(tool_name=name, error=ToolError(error_type=kind, message=text))
 
 
 def _described_error(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"the tool called sys.exit({error.code!r})"
-    return str(error) or type(error).__name__
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__

@@ -389,9 +389,9 @@ def _has_image(value: Any) -> bool:
 def _block(value: Any) -> dict[str, Any]:
     if isinstance(value, ToolImage):
         return {"type": "image", "data": value.data, "mimeType": value.mime_type}
-    if not isinstance(value, str):
-        value = json.dumps(plain(value), ensure_ascii=False)
-    return {"type": "text", "text": value}
+    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+    text.encode()  # raises for a surrogate, which JSON can't represent
+    return {"type": "text", "text": text}
 
 
 def plain(value: Any) -> Any:
@@ -404,4 +404,4 @@ def plain(value: Any) -> Any:
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError:
-        raise ValueError("it has NaN or infinity") from None
+        raise ValueError("it has NaN, infinity or an integer of too many digits") from None

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from guerdon import Message, Rollout
+from guerdon import Message, Rollout, ToolEnvironment, ToolErrors, tool
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.playing.policies import ReplayPolicy, ScriptedPolicy
 from guerdon.rollouts.playing.worker import RLRolloutWorker
@@ -449,3 +449,87 @@ def test_run_group_names_groups_by_task_and_seed():
     both = [run(worker.run_group({"id": "q7"}, 1, seed=seed))[0] for seed in (1, 2)]
     assert [record.id for record in both] == ["q7:1-0", "q7:2-0"]
     assert [record.steps[0].step_info["group"] for record in both] == ["q7:1", "q7:2"]
+
+
+# Tools
+
+
+class Door(ToolEnvironment):
+    """A door with a key, which is a tool once it was found."""
+
+    def __init__(self):
+        super().__init__(rubric=ToolErrors())
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        self.has_key = False
+        return self.begin("Open the door.")
+
+    @tool
+    def look(self, place: str) -> str:
+        """Look somewhere."""
+        self.has_key = place == "mat"
+        if place == "sky":
+            raise ValueError("too bright")
+        return f"looked at the {place}"
+
+    @tool(when=lambda self: self.has_key, ends=True)
+    def unlock(self) -> str:
+        """Unlock the door."""
+        return "open"
+
+
+def look(*places):
+    calls = [CallToolAction(tool_name="look", arguments={"place": each}) for each in places]
+    return calls[0] if len(calls) == 1 else CallToolsAction(calls=calls)
+
+
+def played(*actions, **options):
+    worker = RLRolloutWorker(Door, ScriptedPolicy(actions), max_steps=len(actions) + 9, **options)
+    return worker.run_sync()
+
+
+def test_rollout_worker_answers_each_tool_call_with_its_own_result():
+    record = played(look("wall", "sky"), {"type": "message", "content": "I give up."})
+    answers = [each.to_openai() for each in record.messages if each.role == "tool"]
+    assert [each["content"] for each in answers] == ["looked at the wall", "too bright"]
+    assert [each.get("error_type") for each in answers] == [None, "execution_error"]
+    assert (record.ended, record.messages[-1].role) == ("done", "assistant")
+
+
+def test_rollout_worker_step_per_call_takes_a_step_for_each_call_of_a_turn():
+    unlock = CallToolAction(tool_name="unlock")
+    turn = CallToolsAction(calls=[*look("sky", "mat").calls, unlock])
+    by_turn, by_call = (played(turn, step_per=each) for each in ("turn", "call"))
+    assert by_turn.env_rewards == [pytest.approx(2 / 3)]
+    assert by_call.env_rewards == [0.0, 1.0, 1.0]
+    assert [each.step_info["assistant_turn_index"] for each in by_call.steps] == [0, 0, 0]
+    assert [each.system_step_index for each in by_call.steps] == [0, 1, 2]
+    for record in (by_turn, by_call):
+        texts = [each.text for each in record.messages if each.role == "tool"]
+        assert texts == ["too bright", "looked at the mat", "open"]
+        assert record.ended == "done"
+
+
+def test_rollout_worker_step_per_call_goes_on_with_the_next_turn():
+    record = played(look("wall", "mat"), CallToolAction(tool_name="unlock"), step_per="call")
+    assert [each.step_info["assistant_turn_index"] for each in record.steps] == [0, 0, 1]
+    assert [each.step_info.get("step_id") for each in record.steps] == ["0.0", "0.1", None]
+    assert (record.ended, record.error) == ("done", None)
+
+
+def test_rollout_worker_passes_the_tools_of_each_turn():
+    seen = []
+
+    class Policy(ScriptedPolicy):
+        async def get_action(self, observation, tools=None, **options):
+            seen.append([each["function"]["name"] for each in tools])
+            return await super().get_action(observation, tools, **options)
+
+    policy = Policy([look("mat"), CallToolAction(tool_name="unlock")])
+    RLRolloutWorker(Door, policy, max_steps=2).run_sync()
+    assert seen == [["look"], ["look", "unlock"]]
+
+
+def test_rollout_worker_refuses_an_unknown_step_per():
+    with pytest.raises(InvalidArgumentError, match="`step_per` must be"):
+        RLRolloutWorker(Door, ScriptedPolicy([look("mat")]), max_steps=1, step_per="token")

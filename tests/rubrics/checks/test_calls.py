@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from guerdon import Rollout
 from guerdon.errors import InvalidArgumentError, MissingInputError
+from guerdon.rollouts.playing.observations import answer_messages, content_of
 from guerdon.rubrics.checks.calls import StepCall, calls_of_step
 from guerdon.types import (
     CallToolAction,
@@ -200,8 +201,8 @@ def test_calls_of_step_is_the_same_for_a_step_and_its_recording(made):
     observation = CallToolsObservation(results=[outcome for _, outcome in made])
     played = calls_of_step(CallToolsAction(calls=calls), observation)
 
-    # As RLRolloutWorker records them: each call is answered with the whole observation.
-    whole = json.dumps({"results": observation.model_dump(mode="json")["results"]})
+    # As RLRolloutWorker records them.
     messages = [recorded_call(arguments=json.dumps(each.arguments)) for each in calls]
-    again = calls_of_step(*recorded(messages, *({"content": whole} for _ in made)))
+    answers = answer_messages(content_of(observation), messages) if messages else []
+    again = calls_of_step(*recorded(messages, *(each.to_openai() for each in answers)))
     assert again == played

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import json
 import pickle
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from guerdon import (
     RubricScorer,
     ScriptedPolicy,
     Sequential,
+    ToolCost,
     ToolEnvironment,
     ToolErrors,
     WeightedSum,
@@ -27,7 +29,7 @@ from guerdon import (
 )
 from guerdon.config import build_rubrics
 from guerdon.errors import InvalidArgumentError, MissingInputError, RewardConfigError
-from guerdon.types import CallToolAction, CallToolsAction, SayAction
+from guerdon.types import CallToolAction, CallToolObservation, CallToolsAction, SayAction
 
 
 class Bookings(ToolEnvironment):
@@ -406,3 +408,19 @@ def test_tool_use_mistakes_in_a_reward_file_are_reported():
     ) as raised:
         build_rubrics(config)
     assert "`error_types` must be" in str(raised.value)
+
+
+def test_tool_cost_is_what_the_calls_of_the_step_cost():
+    step = CallToolAction(tool_name="look"), CallToolObservation(tool_name="look")
+    assert ToolCost()(*step) == 0.0
+    step[1].metadata["tool_cost"] = 0.5
+    assert ToolCost()(*step) == 0.5
+    assert ToolCost(0.2)(*step) == 0.2
+    assert ToolCost(0.2).score_range == (0.0, 0.2)
+
+
+def test_tool_cost_refuses_a_recording_and_an_invalid_maximum():
+    with pytest.raises(MissingInputError, match="the cost of calls is known in a ToolEnvironment"):
+        ToolCost()(SimpleNamespace(content="", tool_calls=[]), None)
+    with pytest.raises(InvalidArgumentError, match="`maximum` must be"):
+        ToolCost(0)

@@ -61,7 +61,6 @@ class OwnAdapter(EnvAdapter):
     """Calls one of guerdon's environments; unlike a server, it refuses unknown reset arguments.
 
     Attributes:
-        tools: The tools that the environment declares.
         takes_seed: Whether its reset accepts a seed.
     """
 
@@ -70,7 +69,6 @@ class OwnAdapter(EnvAdapter):
     ) -> None:
         super().__init__(environment)
         self._release = release
-        self.tools = _tools(environment)
         self.takes_seed = self._reset_takes.accepts("seed")
 
     def reset(
@@ -82,6 +80,11 @@ class OwnAdapter(EnvAdapter):
         """Begin an episode; see `EnvAdapter.reset`."""
         _check_accepted(extra or {}, self._reset_takes)
         return super().reset(seed, episode_id, extra)
+
+    @property
+    def tools(self) -> list[Any] | None:
+        """The tools that the environment declares now."""
+        return _tools(self.environment)
 
     def close(self) -> Any:
         """Close the environment, or free it if it belongs to the caller."""
@@ -100,7 +103,6 @@ class ForeignAdapter:
         reset_is_async: Whether `reset` returns an awaitable.
         step_is_async: Whether `step` returns an awaitable.
         close_is_async: Whether `close` returns an awaitable.
-        tools: The tools that the environment declares.
         takes_seed: Whether its reset is known to accept a seed.
     """
 
@@ -123,13 +125,17 @@ class ForeignAdapter:
         self._reset_takes = Keywords.of(self._reset)
         self._passes_timeout = "timeout_s" in Keywords.of(self._step).names
         self._action_type = _action_type(environment)
-        self.tools = _tools(environment)
         self.takes_seed = self._reset_takes.accepts("seed")
         is_client = _is_async_client(environment) and not shared_with_sync
         self.reset_is_async, self.step_is_async, self.close_is_async = (
             inspect.iscoroutinefunction(method) or (is_client and method is not release)
             for method in (self._reset, self._step, self.close)
         )
+
+    @property
+    def tools(self) -> list[Any] | None:
+        """The tools that the environment declares now."""
+        return _tools(self.environment)
 
     def reset(self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
         """Begin an episode.

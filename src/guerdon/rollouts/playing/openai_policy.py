@@ -24,6 +24,8 @@ __all__ = ["OpenAIPolicy"]
 RETRY_S = 8.0
 # The fields of an assistant's message that the next request may contain.
 KEPT = ("role", "content", "tool_calls", "reasoning_content")
+# Fields of a tool's message that an endpoint may refuse.
+OURS = ("is_error", "error_type")
 
 
 class OpenAIPolicy:
@@ -146,6 +148,9 @@ class OpenAIPolicy:
 
     def _conversation(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         sent = [message.to_openai() for message in messages]
+        for message in sent:
+            for name in OURS:
+                message.pop(name, None)
         if self._system is not None and messages[0].role not in INSTRUCTION_ROLES:
             sent.insert(0, {"role": "system", "content": self._system})
         return sent

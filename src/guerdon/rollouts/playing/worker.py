@@ -113,7 +113,11 @@ class RLRolloutWorker:
             else its JSON.
         stop_pattern: A regular expression that ends the episode if it matches in the raw output, as
             for `RegexMatch`.
-        tools: The tools that the policy gets; by default the environment's own `tools`.
+        step_per: What is a step, if a turn calls several tools: the ``"turn"``, or each ``"call"``,
+            of which all have the same ``assistant_turn_index``, and the ``step_id`` ``"3.0"``,
+            ``"3.1"`` and so on. With several agents it is the turn.
+        tools: The tools that the policy gets; by default the environment's own `tools`, as they are
+            before each turn.
         step_timeout: Seconds that the environment may take for a reset or a step.
         policy_timeout: Seconds that the policy may take for a decision.
 
@@ -131,6 +135,7 @@ class RLRolloutWorker:
         to_messages: ToMessages | None = None,
         stop_pattern: str | re.Pattern[str] | None = None,
         first_observation: Literal["auto", "always", "never"] = "auto",
+        step_per: Literal["turn", "call"] = "turn",
         tools: Sequence[Any] | None = None,
         step_timeout: float = 60.0,
         policy_timeout: float = 600.0,
@@ -147,6 +152,7 @@ class RLRolloutWorker:
         self.first_observation = check_choice(
             "first_observation", first_observation, ("auto", "always", "never")
         )
+        self.step_per = check_choice("step_per", step_per, ("turn", "call"))
         self.tools = None if tools is None else list(tools)
         self.step_timeout = check_seconds("step_timeout", step_timeout)
         self.policy_timeout = check_seconds("policy_timeout", policy_timeout)
@@ -366,7 +372,7 @@ class _Episode:
         self._worker = worker
         self._runner = runner
         self._record = record
-        self._tools = worker.tools if worker.tools is not None else runner.adapter.tools
+        self._turns = 0  # of the policy
         self._doing = "reset"  # for the error's text
         self._is_stepping = False  # whether the last recorded step has not ended yet
         self._result: StepResult[Any] = StepResult(None)
@@ -418,15 +424,39 @@ class _Episode:
         record.first_turn = sum(each.role == "assistant" for each in messages)
 
     async def _turn(self) -> Ending | None:
-        """Let the policy decide, and take the step; return how the episode ends with it, if so."""
+        """Let the policy decide, and take its steps; return how the episode ends, if so."""
         record, worker = self._record, self._worker
-        turn = record.first_turn + len(record.steps)
+        turn = record.first_turn + self._turns
+        self._turns += 1
         self._doing = f"the policy at step {turn}"
         output = await self._decide()
         self._doing = f"step {turn}"
         message = _message(output, turn)
         self._add([message], self._agent)
+        calls = message.tool_calls or []
+        parts = [(output, calls)]
+        if worker.step_per == "call" and self._agent is None:
+            parts = _parts(output, calls)
+        ended = None
+        for place, (part, answered) in enumerate(parts):
+            step_id = f"{turn}.{place}" if len(parts) > 1 else None
+            ended = await self._step(part, turn, answered, step_id)
+            if ended is not None:
+                break
+        stop = worker.stop_pattern
+        if ended in ("terminate", "done") or stop is None:
+            return ended
+        found = await asyncio.to_thread(stop.found_in, output.raw_output)
+        return "pattern" if found else ended
+
+    async def _step(
+        self, output: PolicyOutput, turn: int, calls: list[dict[str, Any]], step_id: str | None
+    ) -> Ending | None:
+        """Take a step, which answers some calls; return how the episode ends with it, if so."""
+        record, worker = self._record, self._worker
         step = self._open_step(output, turn)
+        if step_id is not None:
+            step.step_info["step_id"] = step_id
         action = output.action
         if worker.to_action is not None and not _terminates(action):
             action = worker.to_action(action)
@@ -436,7 +466,7 @@ class _Episode:
             return "terminate"
         answer = await self._runner.step(action, worker.step_timeout)
         self._result = result = read_result(answer, "step")
-        self._calls[self._agent] = message.tool_calls or []
+        self._calls[self._agent] = calls
         self._next_agent(step)
         step.is_done = result.done
         step.step_info["env_reward"] = result.reward
@@ -447,19 +477,17 @@ class _Episode:
         self._close_step(step)
         if result.done:
             return "done"
-        stop = worker.stop_pattern
-        if stop is not None and await asyncio.to_thread(stop.found_in, output.raw_output):
-            return "pattern"
         return "max_steps" if len(record.steps) == worker.max_steps else None
 
     async def _decide(self) -> PolicyOutput:
-        record, worker = self._record, self._worker
+        _record, worker = self._record, self._worker
         messages = [*self._conversation(self._agent)]
-        optional: dict[str, Any] = {"messages": messages, "turn": len(record.steps)}
+        optional: dict[str, Any] = {"messages": messages, "turn": self._turns - 1}
         if self._agent is not None:
             optional["agent"] = self._agent
+        tools = self._runner.adapter.tools if worker.tools is None else worker.tools
         asking: Any = worker.policy.get_action(
-            self._result.observation, self._tools, **worker.policy_takes.accepted(optional)
+            self._result.observation, tools, **worker.policy_takes.accepted(optional)
         )
         if not inspect.isawaitable(asking):
             raise PolicyError(f"get_action must be async, got {asking!r:.60} from it")
@@ -540,6 +568,21 @@ class _Episode:
             return messages
         seen = zip(messages, self._seen_by, strict=True)
         return [message for message, by in seen if by is None or by == agent]
+
+
+def _parts(
+    output: PolicyOutput, calls: list[dict[str, Any]]
+) -> list[tuple[PolicyOutput, list[dict[str, Any]]]]:
+    """Divide a turn with several calls into one for each, with the call that it answers."""
+    actions = calls_of(output.action)
+    if len(actions) < 2 or len(actions) != len(calls):
+        return [(output, calls)]
+    _, text, logprobs, value = output
+    parts = []
+    for action, call in zip(actions, calls, strict=True):
+        parts.append((PolicyOutput(action, text, logprobs, value, info=output.info), [call]))
+        logprobs = value = None  # the tokens of the turn are those of its first step
+    return parts
 
 
 def _agent_of(result: StepResult[Any]) -> str | None:

@@ -25,9 +25,10 @@ MAX_GROUPS = 100
 MAX_TEXT = 500
 
 
-def bounded_name(name: str, counted: Collection[str], most: float = MAX_PARTS) -> str:
+def bounded_name(name: str, counted: Collection[str], most: float | None = None) -> str:
     """The name under which something is counted, if there may be too many names."""
-    return name if name in counted or len(counted) < most else OTHERS
+    limit = MAX_PARTS if most is None else most
+    return name if name in counted or len(counted) < limit else OTHERS
 
 
 @dataclass(slots=True)
@@ -230,8 +231,9 @@ class Summary:
         gates: The paths of the rubrics that can stop an evaluation.
         passing: The score from which a row counts as passed; None counts none.
         groups: The summary of the groups; None if groups don't matter.
-        most: How many parts and kinds of failures there may be by name. That of a chunk has no
-            limit, or merging it would count others as "(others)" than counting its rows.
+        most: How many parts and kinds of failures there may be by name; None for `MAX_PARTS`. That
+            of a chunk has no limit, or merging it would count others as "(others)" than counting
+            its rows.
         rows: The number of rows.
         failed: How many rows have no valid score.
         zeros: How many valid rows have a score of 0.
@@ -249,7 +251,7 @@ class Summary:
     gates: tuple[str, ...] = ()
     passing: float | None = None
     groups: GroupSummary | None = None
-    most: float = MAX_PARTS
+    most: float | None = None
     rows: int = 0
     failed: int = 0
     zeros: int = 0

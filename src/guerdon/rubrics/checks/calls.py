@@ -47,8 +47,8 @@ def calls_of_step(
 
     A recorded call has failed if its arguments are not a JSON object (``invalid_args``); if it has
     no answer (``transport_error``), unless the recording ends with the turn and none of its calls
-    has an answer; if `RLRolloutWorker` has recorded an error; or if the message that answers it has
-    ``is_error: true``, or a text that matches `error_pattern` (``execution_error``).
+    has an answer; or if the message that answers it has ``is_error: true``, as `RLRolloutWorker`
+    writes it with the ``error_type``, or a text that matches `error_pattern` (``execution_error``).
 
     Args:
         action: The action.
@@ -108,10 +108,10 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
         own = answer.tool_call_id if answer.tool_call_id in ids else None
         by_id.setdefault(own, deque()).append(answer)
     found = []
-    for place, call in enumerate(calls):
+    for call in calls:
         own = call.get("id") if isinstance(call.get("id"), str) else None
         queue = by_id.get(own) or by_id.get(None)
-        ended = _read_answer(queue.popleft(), place, error_pattern) if queue else (missing, "")
+        ended = _read_answer(queue.popleft(), error_pattern) if queue else (missing, "")
         found.append(_read_call(call, *ended))
     return found
 
@@ -131,30 +131,12 @@ def _read_call(call: Mapping[str, Any], error: str | None, text: str) -> StepCal
     return StepCall(name, {}, "invalid_args", text or "the arguments are not a JSON object")
 
 
-def _read_answer(answer: Message, place: int, pattern: str | None) -> tuple[str | None, str]:
-    """Return the type of the error, and the text, of the answer to the call at a place."""
-    outcome = _recorded_outcome(answer.text, place)
-    if outcome is not None:
-        return _error_of(outcome), outcome.text
+def _read_answer(answer: Message, pattern: str | None) -> tuple[str | None, str]:
+    """Return the type of the error, and the text, of the answer to a call."""
     failed = answer.get("is_error") is True
     failed = failed or (pattern is not None and _compiled(pattern).found_in(answer.text))
-    return "execution_error" if failed else None, answer.text
-
-
-def _recorded_outcome(text: str, place: int) -> ToolOutcome | None:
-    """Return the outcome in the whole observation as JSON, which `RLRolloutWorker` records."""
-    from pydantic_core import from_json
-
-    from guerdon.types.tool_calls import ToolOutcome
-
-    if not text.startswith(('{"tool_name"', '{"results"')):
-        return None
-    try:
-        form = from_json(text)
-        part = form["results"][place] if "results" in form else form
-        return ToolOutcome.model_validate(part) if {"result", "error"} <= part.keys() else None
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None  # the text of a tool that only looks like it
+    error = str(answer.get("error_type") or "execution_error") if failed else None
+    return error, answer.text
 
 
 # The pattern of recorded errors ------------------------------------------------------------------

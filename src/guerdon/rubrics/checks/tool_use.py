@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
-from guerdon._validation import check_choice, check_integer, check_list, check_type
+from guerdon._validation import (
+    check_choice,
+    check_integer,
+    check_list,
+    check_number,
+    check_type,
+)
+from guerdon.errors import MissingInputError
 from guerdon.rubrics.checks.calls import StepCall, calls_of_step, check_error_pattern
 from guerdon.rubrics.checks.differences import difference_text, differences
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
 from guerdon.rubrics.trajectory import ExponentialDiscountingTrajectoryRubric, TrajectoryRubric
 
-__all__ = ["CallBudget", "CalledTool", "ToolErrors"]
+__all__ = ["CallBudget", "CalledTool", "ToolCost", "ToolErrors"]
 
 
 class CalledTool(TrajectoryRubric):
@@ -238,3 +245,49 @@ class CallBudget(ExponentialDiscountingTrajectoryRubric):
         """Check the bounds together; not when one is set, as the other may be set next."""
         lowest = self.max_calls + 1
         return check_integer("zero_at", self.zero_at or lowest, low=lowest)
+
+
+class ToolCost(Rubric):
+    """Higher is worse: what the tool calls of the step cost.
+
+    What a call costs is declared with the tool, ``@tool(cost=0.1)``. A call whose tool was not
+    called, or raised, costs nothing. With a negative weight, the cost is subtracted from the
+    reward.
+
+    Args:
+        maximum: The highest score, greater than 0; a step that costs more has this score.
+
+    Returns:
+        The cost, 0.0 of a step without a call that costs anything.
+
+    Raises:
+        InvalidArgumentError: `maximum` is out of range.
+        MissingInputError: At evaluation, the step is not one of a `ToolEnvironment`.
+
+    Example:
+        >>> from guerdon import ToolCost
+        >>> from guerdon.types import CallToolAction, CallToolObservation
+        >>> observation = CallToolObservation(tool_name="look", metadata={"tool_cost": 0.1})
+        >>> ToolCost()(CallToolAction(tool_name="look"), observation)
+        0.1
+    """
+
+    score_range = (0.0, 1.0)
+    maximum = Checked(check_number, low=0, low_open=True)
+
+    def __init__(self, maximum: float = 1.0) -> None:
+        super().__init__()
+        self.maximum = maximum
+        self.score_range = (0.0, self.maximum)
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Return the cost of the step."""
+        from guerdon.types.tool_calls import ToolAction
+
+        if not isinstance(action, ToolAction):
+            raise MissingInputError(
+                "the cost of calls is known in a ToolEnvironment alone, whose actions are of type "
+                f"ToolAction, got {type(action).__name__}"
+            )
+        cost: float = observation.metadata.get("tool_cost", 0.0)
+        return min(cost, self.maximum)
