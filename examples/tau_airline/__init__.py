@@ -1,1 +1,1 @@
-"""tau-bench's airline: its tools on a database, and a reward that replays a conversation."""
+"""tau-bench's airline as an environment, with its reward for live and recorded episodes."""

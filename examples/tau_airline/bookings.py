@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import ConfigDict, Field, WrapValidator, with_config
 from typing_extensions import TypedDict
 
 from examples.tau_airline.data import Record
@@ -35,10 +35,13 @@ BAG_PRICE = 50  # dollars per bag that isn't free
 INSURANCE_PRICE = 30  # dollars per passenger
 LARGEST = 10**9  # larger numbers are rejected before they can overflow
 
+# Validates without conversion: answers repeat what the agent wrote, in its order.
+AS_GIVEN = WrapValidator(lambda given, check: (check(given), given)[1])
+
 Cabin = Literal["basic_economy", "economy", "business"]
-Count = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
-Number = Annotated[int | float, Field(ge=-LARGEST, le=LARGEST)]
-STRICT = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+Count = Annotated[int, Field(ge=-LARGEST, le=LARGEST, strict=True)]
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, strict=True), AS_GIVEN]
+STRICT = ConfigDict(strict=True, extra="allow")
 
 
 @with_config(STRICT)
@@ -66,6 +69,11 @@ class Payment(TypedDict):
     amount: Number
 
 
+Segments = Annotated[list[Segment], AS_GIVEN]
+Passengers = Annotated[list[Passenger], AS_GIVEN]
+Payments = Annotated[list[Payment], AS_GIVEN]
+
+
 def book_reservation(
     tables: Tables,
     user_id: str,
@@ -74,9 +82,9 @@ def book_reservation(
     destination: str,
     flight_type: Literal["one_way", "round_trip"],
     cabin: Cabin,
-    flights: list[Segment],
-    passengers: list[Passenger],
-    payment_methods: list[Payment],
+    flights: Segments,
+    passengers: Passengers,
+    payment_methods: Payments,
     total_baggages: Count,
     nonfree_baggages: Count,
     insurance: Literal["yes", "no"],
@@ -172,7 +180,7 @@ def update_reservation_flights(
     reservation_id: str,
     *,
     cabin: Cabin,
-    flights: list[Segment],
+    flights: Segments,
     payment_id: str,
 ) -> str:
     """Replace all flights, and charge or refund the difference in price.
@@ -233,7 +241,7 @@ def _settle(tables: Tables, reservation_id: str, *, payment_id: str, due: Number
 
 
 def update_reservation_passengers(
-    tables: Tables, reservation_id: str, *, passengers: list[Passenger]
+    tables: Tables, reservation_id: str, *, passengers: Passengers
 ) -> str:
     """Replace the passengers by the same number of passengers."""
     if len(passengers) != len(reservation_of(tables, reservation_id)["passengers"]):

@@ -1,4 +1,4 @@
-"""Reads tau-bench's airline data: users, flights, reservations. The data itself isn't included."""
+"""Reads tau-bench's airline data: the database, the tasks, the policy. It isn't included."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ Record = dict[str, Any]
 TABLES = ("users", "flights", "reservations")
 FILES = [f"{table}.json" for table in TABLES]
 CHECKOUT = Path("tau_bench", "envs", "airline", "data")
+POLICIES = ("policy.md", "../wiki.md")  # the second in a checkout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AirlineData:
-    """The initial database. It is shared and must not be changed.
+    """The initial database and the tasks. They are shared and must not be changed.
 
     Example:
         >>> from examples.tau_airline.data import AirlineData
@@ -35,36 +36,33 @@ class AirlineData:
         flights: The flights by number, each with its dates.
         reservations: The reservations by ID.
         tools: The tools' JSON Schemas in OpenAI's format, from ``tools.json``, if it exists.
+        tasks: The tasks, from ``tasks.json``, if it exists.
+        policy: The agent's instructions, from ``policy.md`` or a checkout's ``wiki.md``.
     """
 
     users: dict[str, Record]
     flights: dict[str, Record]
     reservations: dict[str, Record]
     tools: list[Record] = field(default_factory=list)
+    tasks: list[Record] = field(default_factory=list)
+    policy: str = ""
+
+    def __deepcopy__(self, memo: object) -> AirlineData:
+        return self  # copies of a rubric share the tables
 
 
 def data_path(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder of the three files.
+    """Return the folder of the data.
 
     If `folder` or else ``$TAU_AIRLINE_DATA`` is set, only this place is searched. Otherwise
     ``$GUERDON_DATA/tau_airline`` and ``shared/data/tau_airline`` beside the checkout are. Each may
     be the folder itself or a checkout of tau-bench.
 
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from examples.tau_airline.data import data_path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     for name in ("users", "flights", "reservations"):
-        ...         _ = Path(folder, f"{name}.json").write_text("{}")
-        ...     data_path(folder) == Path(folder)
-        True
-
     Args:
         folder: The folder to search.
 
     Raises:
-        InvalidArgumentError: No place has all three files.
+        InvalidArgumentError: No place has the three files of the database.
     """
     places = list(_places(folder))
     for place in places:
@@ -90,16 +88,6 @@ def _places(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
 def load_data(folder: str | os.PathLike[str] | None = None) -> AirlineData:
     """Return the data of a folder, which is read once per process.
 
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from examples.tau_airline.data import load_data
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     for name in ("users", "flights", "reservations"):
-        ...         _ = Path(folder, f"{name}.json").write_text("{}")
-        ...     load_data(folder).users
-        {}
-
     Args:
         folder: The folder; see `data_path` for the default.
 
@@ -112,8 +100,14 @@ def load_data(folder: str | os.PathLike[str] | None = None) -> AirlineData:
 @cache
 def _read(folder: Path) -> AirlineData:
     tables = {table: _parse(folder / f"{table}.json", kind=dict) for table in TABLES}
-    tools = folder / "tools.json"
-    return AirlineData(**tables, tools=_parse(tools, kind=list) if tools.is_file() else [])
+    lists = {
+        name: _parse(folder / f"{name}.json", kind=list)
+        for name in ("tools", "tasks")
+        if (folder / f"{name}.json").is_file()
+    }
+    policies = [folder / name for name in POLICIES if (folder / name).is_file()]
+    policy = policies[0].read_text(encoding="utf-8") if policies else ""
+    return AirlineData(**tables, **lists, policy=policy)
 
 
 def _parse(path: Path, *, kind: type) -> Any:

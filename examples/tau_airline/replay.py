@@ -1,209 +1,148 @@
-"""Replays the tool calls of a recorded conversation, and compares the result with its task.
+"""Plays recorded conversations against a server, and compares what it answers with them.
 
-``python -m examples.tau_airline.replay [FOLDER]`` measures how exactly this reproduces recordings.
+``python -m examples.tau_airline.replay [FOLDER]`` starts a server, plays the recordings of a folder
+in 16 sessions at a time, and prints how exactly they are reproduced.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table as Shown
+from rich.table import Table
 
-from examples.tau_airline.calls import Call, calls_of
-from examples.tau_airline.data import AirlineData, data_path, load_data
-from examples.tau_airline.effects import effect
-from examples.tau_airline.task import Task
-from examples.tau_airline.tools import END, WRITES, Database
-from guerdon import Message
+from examples.tau_airline.data import Record, data_path
+from examples.tau_airline.play import reward_of
+from guerdon import GenericEnvClient, RLRolloutWorker
+from guerdon.envs.client.launchers import ProcessLauncher
 from guerdon.errors import InvalidArgumentError
+from guerdon.rollouts import ReplayPolicy, RolloutRecord
 
-__all__ = ["Played", "Replay", "main", "replay"]
+__all__ = ["Played", "main", "replay"]
 
-STOP = "###STOP###"  # the user's message at the end
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A replayed call.
-
-    Example:
-        >>> from examples.tau_airline.calls import Call
-        >>> from examples.tau_airline.replay import Played
-        >>> Played(Call(0, "get_user_details", "{}"), "Error: user not found", "").failed
-        True
-
-    Attributes:
-        call: The call.
-        answer: The tool's answer in the replay.
-        effect: The call's effect on the database, see `effects.effect`.
-    """
-
-    call: Call
-    answer: str
-    effect: str
-
-    @property
-    def failed(self) -> bool:
-        """Whether the answer is an error."""
-        return self.answer.startswith("Error: ")
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A replayed conversation, compared with its task.
-
-    Example:
-        >>> from examples.tau_airline.replay import Replay
-        >>> Replay(played=[], expected=[], differences=[], missing=["327"], ended=True).solved
-        False
-
-    Attributes:
-        played: The calls of the conversation.
-        expected: The calls of the ground truth.
-        differences: The records in which the final databases differ.
-        missing: The task's outputs that the agent didn't state.
-        ended: Whether the episode ended properly.
-    """
-
-    played: list[Played]
-    expected: list[Played]
-    differences: list[str]
-    missing: list[str]
-    ended: bool
-
-    @property
-    def solved(self) -> bool:
-        """Whether the episode ended with the expected database and all outputs."""
-        return self.ended and not self.differences and not self.missing
-
-
-def replay(messages: Sequence[Message], task: Task, *, data: AirlineData) -> Replay:
-    """Replay the calls of a conversation and of its task, each on a separate database.
-
-    The episode has ended if the last message is the user's and contains ``###STOP###``, or if the
-    last assistant turn transferred the user to a human. All other recordings were cut off after
-    30 steps of the agent.
-
-    Example:
-        >>> from examples.tau_airline.data import AirlineData
-        >>> from examples.tau_airline.replay import replay
-        >>> from examples.tau_airline.task import Task
-        >>> from guerdon import Message
-        >>> data = AirlineData(users={}, flights={}, reservations={})
-        >>> messages = [Message(role="assistant", content="That makes $1,327."),
-        ...             Message(role="user", content="Thanks! ###STOP###")]
-        >>> replay(messages, Task.of({"actions": [], "outputs": ["1327"]}), data=data).solved
-        True
-
-    Args:
-        messages: The conversation.
-        task: The task.
-        data: The initial database.
-    """
-    database, target = Database(data), Database(data)
-    played = _play(calls_of(messages), database)
-    actions = enumerate(task.actions)
-    expected = _play((Call(number, each.name, each.arguments) for number, each in actions), target)
-    texts = [_normalize(each.text) for each in messages if each.role == "assistant"]
-    return Replay(
-        played=played,
-        expected=expected,
-        differences=database.differences(target),
-        missing=[each for each in task.outputs if not any(each.lower() in text for text in texts)],
-        ended=_ended(messages, played),
-    )
-
-
-def _normalize(text: str) -> str:
-    return text.lower().replace(",", "")
-
-
-def _play(calls: Iterable[Call], database: Database) -> list[Played]:
-    played = []
-    for call in calls:
-        before = database.copy() if call.name in WRITES else None
-        answer = database.call(call.name, call.arguments)
-        change = effect(before, database) if before is not None else ""
-        played.append(Played(call, answer, change))
-    return played
-
-
-def _ended(messages: Sequence[Message], played: Sequence[Played]) -> bool:
-    if not messages:
-        return False
-    if messages[-1].role == "user":
-        return STOP in messages[-1].text
-    turns = sum(message.role == "assistant" for message in messages)
-    last = [each for each in played if each.call.turn == turns - 1]
-    return any(each.call.name == END and not each.failed for each in last)
-
-
-# Comparison with recordings -----------------------------------------------------------------------
-
+ENVIRONMENT = "examples.tau_airline.environment:TauAirlineEnvironment"
+SESSIONS = 16
 # Addresses have a province in the recordings, but a state in the published users.
 RENAMED = ('"state": ', '"province": ')
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A recording, and the episode in which it was played again.
+
+    Attributes:
+        record: The recording, in tau-bench's layout.
+        rollout: The episode.
+    """
+
+    record: Record
+    rollout: RolloutRecord
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the reward is the published one."""
+        return bool(reward_of(self.rollout.to_row()) == self.record["reward"])
+
+    def answers(self) -> list[tuple[str, str, str]]:
+        """Return each tool's name, its answer, and the recorded one."""
+        texts = [each.text for each in self.rollout.messages if each.role == "tool"]
+        recorded = [each for each in self.record["traj"] if each["role"] == "tool"]
+        pairs = zip(texts, recorded, strict=False)  # an episode that failed has fewer
+        return [(each["name"], text, each["content"]) for text, each in pairs]
+
+
+async def replay(url: str, records: Sequence[Record]) -> list[Played]:
+    """Play recordings on a server: the recorded actions, answered by the recorded user.
+
+    Example:
+        >>> from examples.tau_airline.replay import replay
+        >>> async def agreement(url, records):
+        ...     return sum(each.agrees for each in await replay(url, records))
+
+    Args:
+        url: The address of a server of `TauAirlineEnvironment`.
+        records: The recordings, in tau-bench's layout.
+
+    Returns:
+        The recordings in their order, with the episodes in which they were played.
+    """
+    sessions = asyncio.Semaphore(SESSIONS)
+
+    async def play(record: Mapping[str, Any]) -> RolloutRecord:
+        said = [each["content"] for each in record["traj"] if each["role"] == "user"]
+        options = {"task": record["task_id"], "user_messages": said}
+        worker = RLRolloutWorker(
+            lambda: GenericEnvClient.from_url(url),
+            ReplayPolicy(record["traj"]),
+            max_steps=sum(each["role"] == "assistant" for each in record["traj"]),
+        )
+        async with sessions:
+            name = f"{record['task_id']}-{record['trial']}"
+            task = {"id": record["task_id"], "reset": options, "task": record["task_id"]}
+            return await worker.run(task, rollout_id=name)
+
+    rollouts = await asyncio.gather(*map(play, records))
+    return [Played(*pair) for pair in zip(records, rollouts, strict=True)]
+
+
+async def _replay_here(records: Sequence[Record]) -> tuple[list[Played], float]:
+    """Start a server, play the recordings on it, and return the seconds that they took."""
+    server = ProcessLauncher(ENVIRONMENT)
+    try:
+        url = await server.start()
+        start = time.perf_counter()
+        return await replay(url, records), time.perf_counter() - start
+    finally:
+        await server.stop()
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Replay the recordings in a folder; return 1 if a verdict differs, 2 if a file is missing."""
+    """Replay the recordings in a folder; return 1 if a reward differs, 2 if a file is missing."""
     try:
         folder = data_path(arguments[0] if arguments else None)
-        data = load_data(folder)
     except InvalidArgumentError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    recordings = folder / "trajectories.json"
-    if not recordings.is_file():
-        print(f"error: {recordings} is missing", file=sys.stderr)
-        return 2
-    records = json.loads(recordings.read_text(encoding="utf-8"))
-    played: list[Played] = []
-    disagree = []
-    start = time.perf_counter()
-    for record in records:
-        messages = [Message.model_validate(message) for message in record["traj"]]
-        done = replay(messages, Task.of(record["info"]["task"]), data=data)
-        played += done.played
-        if float(done.solved) != record["reward"]:
-            disagree.append(f"{record['task_id']}-{record['trial']}")
-    seconds = time.perf_counter() - start
+    for name in ("tasks.json", "trajectories.json"):
+        if not (folder / name).is_file():
+            print(f"error: {folder / name} is missing", file=sys.stderr)
+            return 2
+    os.environ["TAU_AIRLINE_DATA"] = str(folder)  # for the server
+    records = json.loads((folder / "trajectories.json").read_text(encoding="utf-8"))
+    played, seconds = asyncio.run(_replay_here(records))
     Console(width=None if sys.stdout.isatty() else 110).print(_table(played))
-    agree = f"{len(records) - len(disagree)} ({seconds:.2f} s)"
-    print(f"conversations: {len(records)}, verdicts that agree: {agree}")
-    if disagree:
-        print(f"verdicts that differ: {', '.join(disagree)}")
-    return 1 if disagree else 0
+    agree = sum(each.agrees for each in played)
+    print(f"conversations: {len(played)}, rewards that agree: {agree} ({seconds:.2f} s)")
+    for each in played:
+        if not each.agrees:
+            why = each.rollout.error or each.rollout.ended
+            print(f"{each.rollout.id}: {each.rollout.env_rewards}, {why}")
+    return 0 if agree == len(played) else 1
 
 
-def _table(played: Sequence[Played]) -> Shown:
+def _table(played: Sequence[Played]) -> Table:
     """Return a table of how many answers of each tool equal the recorded ones."""
     calls, exact, renamed = Counter[str](), Counter[str](), Counter[str]()
-    for each in played:
-        name = each.call.name
-        calls[name] += 1
-        exact[name] += each.answer == each.call.recorded
-        renamed[name] += each.answer.replace(*RENAMED) == each.call.recorded
-    out = Shown(box=SIMPLE_HEAD, pad_edge=False)
-    out.add_column("tool")
+    for name, text, recorded in (answer for each in played for answer in each.answers()):
+        for row in (name, "all"):
+            calls[row] += 1
+            exact[row] += text == recorded
+            renamed[row] += text.replace(*RENAMED) == recorded
+    out = Table("tool", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("answers", "identical", "identical, state as province"):
         out.add_column(heading, justify="right")
-    for name in sorted(calls):
-        out.add_row(name, str(calls[name]), str(exact[name]), str(renamed[name]))
-    out.add_section()
-    total = calls.total()
-    out.add_row("all", str(total), _share(exact, total), _share(renamed, total))
+    for name in [*sorted(calls.keys() - {"all"}), "all"]:
+        out.add_row(name, *(str(each[name]) for each in (calls, exact, renamed)))
     return out
-
-
-def _share(counted: Counter[str], total: int) -> str:
-    return f"{counted.total()} ({counted.total() / max(1, total):.1%})"
 
 
 if __name__ == "__main__":

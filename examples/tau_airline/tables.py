@@ -16,7 +16,10 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class ToolError(Exception):
-    """A tool call failed; the agent gets the message after ``Error: ``."""
+    """A tool call failed; its text, which the agent reads, begins with ``Error: ``."""
+
+    def __str__(self) -> str:
+        return f"Error: {super().__str__()}"
 
 
 class Table(Mapping[str, Record]):

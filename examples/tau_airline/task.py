@@ -2,81 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from examples.tau_airline.data import AirlineData
 from examples.tau_airline.tools import TOOLS
-from guerdon.errors import InvalidArgumentError
+from guerdon._validation import check_integer, summarize
+from guerdon.errors import InvalidArgumentError, MissingInputError
 
-__all__ = ["Action", "Task"]
+__all__ = ["Action", "Task", "task_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(BaseModel):
     """A call of the ground truth.
 
-    Example:
-        >>> from examples.tau_airline.task import Action
-        >>> Action("cancel_reservation", {"reservation_id": "ZFA04Y"}).name
-        'cancel_reservation'
+    Attributes:
+        name: One of the tools.
+        kwargs: Its arguments.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     name: str
-    arguments: Mapping[str, Any]
+    kwargs: dict[str, Any]
+
+    @field_validator("name")
+    @classmethod
+    def _is_tool(cls, name: str) -> str:
+        if name not in TOOLS:
+            raise ValueError(f"must be one of {', '.join(sorted(TOOLS))}")
+        return name
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A task's ground truth.
+class Task(BaseModel):
+    """A task, in tau-bench's layout; other fields are ignored.
 
     Example:
         >>> from examples.tau_airline.task import Task
-        >>> Task.of({"actions": [], "outputs": ["327"]})
-        Task(actions=(), outputs=('327',))
+        >>> Task(actions=[], outputs=["327"])
+        Task(actions=[], outputs=['327'], instruction='')
 
     Attributes:
-        actions: The calls that lead to the expected database.
+        actions: The calls that lead to the expected database; empty if no changes are expected.
         outputs: The texts that the agent must state.
+        instruction: What the user wants.
     """
 
-    actions: tuple[Action, ...]
-    outputs: tuple[str, ...]
+    model_config = ConfigDict(frozen=True)
 
-    @classmethod
-    def of(cls, ground_truth: Any) -> Self:
-        """Read a task in tau-bench's layout: ``{"actions": [{"name", "kwargs"}], "outputs"}``.
-
-        ``outputs`` is optional. ``actions`` is required; an empty list expects no changes.
-
-        Raises:
-            InvalidArgumentError: The task is invalid.
-        """
-        if not isinstance(ground_truth, Mapping):
-            raise InvalidArgumentError(
-                "ground_truth must be a task with actions and outputs, as in a tau-bench record's "
-                f'info["task"], got {ground_truth!r:.80}'
-            )
-        actions, outputs = ground_truth.get("actions"), ground_truth.get("outputs", [])
-        if not isinstance(actions, list):
-            raise InvalidArgumentError(
-                "ground_truth.actions must be a list of calls, which is empty if no changes are "
-                f"expected, got {actions!r:.80}"
-            )
-        if not isinstance(outputs, list) or not all(isinstance(each, str) for each in outputs):
-            raise InvalidArgumentError(
-                f"ground_truth.outputs must be a list of strings, got {outputs!r:.80}"
-            )
-        read = tuple(_action(action, number) for number, action in enumerate(actions))
-        return cls(actions=read, outputs=tuple(outputs))
+    actions: list[Action]
+    outputs: list[str] = []
+    instruction: str = ""
 
 
-def _action(action: Any, number: int) -> Action:
-    name = action.get("name") if isinstance(action, Mapping) else None
-    arguments = action.get("kwargs") if isinstance(action, Mapping) else None
-    if not isinstance(name, str) or name not in TOOLS or not isinstance(arguments, Mapping):
-        raise InvalidArgumentError(
-            f'ground_truth.actions[{number}] must be {{"name": …, "kwargs": {{…}}}} with one of '
-            f"{', '.join(sorted(TOOLS))}, got {action!r:.120}"
+def task_of(metadata: dict[str, Any], data: AirlineData) -> Task:
+    """Return the task of an episode: of its number, or the ground truth of a recorded one.
+
+    Example:
+        >>> from examples.tau_airline.data import AirlineData
+        >>> from examples.tau_airline.task import task_of
+        >>> data = AirlineData({}, {}, {}, tasks=[{"actions": [], "instruction": "Just ask."}])
+        >>> task_of({"task": 0}, data).instruction
+        'Just ask.'
+
+    Args:
+        metadata: ``ground_truth``, a task of tau-bench with its actions and outputs; or ``task``,
+            the number of one in the data, from 0.
+        data: The data.
+
+    Raises:
+        MissingInputError: The metadata has neither.
+        InvalidArgumentError: There is no such task, or it is invalid.
+    """
+    truth, number = metadata.get("ground_truth"), metadata.get("task")
+    if truth is None and number is None:
+        raise MissingInputError(
+            "the observation has no task: its metadata must have `ground_truth`, a task of "
+            "tau-bench with its actions and outputs, or `task`, the number of one"
         )
-    return Action(name, arguments)
+    if truth is None:
+        if not data.tasks:
+            raise InvalidArgumentError("there are no tasks: tasks.json is missing in the data")
+        truth = data.tasks[check_integer("task", number, low=0, high=len(data.tasks) - 1)]
+    try:
+        return Task.model_validate(truth)
+    except ValidationError as error:
+        raise InvalidArgumentError(
+            f"a task must have actions and outputs, as in tau-bench: {summarize(error)}"
+        ) from error

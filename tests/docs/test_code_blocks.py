@@ -27,6 +27,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from examples.tau_airline.data import data_path
+from guerdon.errors import InvalidArgumentError
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     ROOT / "README.md",
@@ -46,7 +49,14 @@ TO_RUN = [document for document in DOCUMENTS if find_spec(PACKAGES.get(document.
 NO_RUN_COMMANDS = {
     "UV_PYTHON=3.13 UV_PROJECT_ENVIRONMENT=.venv-3.13 make test",
     "guerdon score trajectories.json --format tau-bench --reward "
-    "examples/tau_airline/reward.py:resolved --credit gigpo --gamma 0.95 --out scored.jsonl",
+    "examples/tau_airline/reward.yaml --credit gigpo --gamma 0.95 --out scored.jsonl",
+    'python -c "import json; from tau_bench.envs.airline.tasks_test import TASKS; '
+    'print(json.dumps([task.model_dump() for task in TASKS]))" > tasks.json',
+    "guerdon serve examples/tau_airline --services user.yaml",
+    "python -m examples.tau_airline.play --endpoint http://localhost:8000/v1 --model my-model "
+    "--user-model my-user-model --trials 4 --out rollouts.jsonl",
+    "guerdon score rollouts.jsonl --reward examples/tau_airline/reward.yaml --credit gigpo",
+    "guerdon diff examples/tau_airline/reward.yaml my-reward.yaml rollouts.jsonl",
     "guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl --engine ray",
     "guerdon score games.jsonl --reward examples/chess/reward.yaml --by player",
     "guerdon serve number_env --processes 4",
@@ -259,6 +269,11 @@ def clean_imports():
 @pytest.mark.usefixtures("clean_imports")
 @pytest.mark.parametrize("document", TO_RUN, ids=lambda path: str(path.relative_to(ROOT)))
 def test_code_blocks_run(document, tmp_path):
+    if document.name == "tau-bench.md":
+        try:
+            data_path()
+        except InvalidArgumentError as error:
+            pytest.skip(f"the data is missing: {error}")
     runner = DocumentRunner(tmp_path)
     for block in blocks_of(document.read_text(encoding="utf-8"), document.relative_to(ROOT)):
         runner.run(block)
