@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from guerdon.envs.server.app import *
     from guerdon.envs.server.limits import *
     from guerdon.envs.server.uvicorn_server import *
+    from guerdon.envs.tool_functions import *
     from guerdon.envs.tools import *
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    *("environment", "tools", "registry", "runner", "pool.pool", "pool.backend", "pool.remote"),
-    *("pool.workers", "pool.processes", "pool.ray"),
+    *("environment", "tools", "tool_functions", "registry", "runner", "pool.pool", "pool.backend"),
+    *("pool.remote", "pool.workers", "pool.processes", "pool.ray"),
     *("server.limits", "server.app", "server.uvicorn_server", "client.launchers", "client.client"),
     *("client.http", "client.transport", "checking", "configured"),
 )

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
-from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hints
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, ClassVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
-from pydantic_core import to_jsonable_python
-from typing_extensions import TypedDict  # that of typing lacks what pydantic needs before 3.12
+from pydantic import ValidationError
 
 from guerdon._background import run
-from guerdon._validation import check_number, shown, summarize
+from guerdon._validation import shown, summarize
 from guerdon.envs.environment import Environment
+from guerdon.envs.tool_functions import OPTIONS, ToolFunction
+from guerdon.envs.tool_servers import ToolServers
 from guerdon.errors import EnvDefinitionError, EnvError, EpisodeError, InvalidArgumentError
 from guerdon.types.observation import Observation
 from guerdon.types.state import State
 from guerdon.types.tool_calls import (
-    RESERVED,
     CallToolAction,
     CallToolObservation,
     CallToolsObservation,
@@ -39,9 +34,7 @@ from guerdon.types.tool_calls import (
     result_of,
 )
 
-__all__ = ["ToolEnvironment", "tool"]
-
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+__all__ = ["ToolEnvironment"]
 
 # The key of an observation's metadata with what its calls cost.
 COST = "tool_cost"
@@ -50,148 +43,6 @@ VISIBLE = "tools"
 
 # The most characters of an error that the agent reads.
 MAX_ERROR = 10_000
-
-# The marker of a method that is a tool.
-_OPTIONS = "_guerdon_tool"
-
-
-@dataclass(frozen=True, slots=True)
-class ToolFunction:
-    """A tool, and what calls it.
-
-    Attributes:
-        spec: Its description.
-        function: What to call with the arguments; of a method, with the environment first.
-        arguments: Validates the arguments.
-        ends: Whether a call that succeeds ends the episode.
-        when: Whether the agent may call it now, as a function of the environment.
-        cost: What a call costs.
-    """
-
-    spec: Tool
-    function: Callable[..., Any]
-    _: KW_ONLY
-    arguments: TypeAdapter[dict[str, Any]] | None = None
-    ends: bool = False
-    when: Callable[[Any], bool] | None = None
-    cost: float = 0.0
-
-
-def tool(
-    function: FunctionT | None = None,
-    *,
-    name: str | None = None,
-    ends: bool = False,
-    when: Callable[[Any], bool] | None = None,
-    cost: float = 0.0,
-) -> Any:
-    """Make a method of a `ToolEnvironment` a tool that the agent may call.
-
-    Its description is the docstring up to ``Args:``, whose entries describe the arguments. Their
-    types are those of the annotations: whatever pydantic can validate. The agent gets what the
-    method returns: a text, an image, a pydantic model or what JSON can represent. An exception is
-    the result of the call, for the agent to read; `EnvError` and its subclasses are failures of the
-    environment, and end the episode without a reward.
-
-    Example:
-        >>> from guerdon import ToolEnvironment, tool
-        >>> class Bookings(ToolEnvironment):
-        ...     @tool
-        ...     def seats_left(self, flight: str) -> int:
-        ...         '''Count the free seats.
-        ...
-        ...         Args:
-        ...             flight: The flight's number, such as HAT170.
-        ...         '''
-        ...         return 3
-        >>> Bookings.seats_left.__name__
-        'seats_left'
-
-    Args:
-        function: The method, sync or async.
-        name: The tool's name; by default the method's.
-        ends: Whether a call that succeeds ends the episode.
-        when: A function of the environment that returns whether the tool is visible now; by default
-            it always is.
-        cost: What a call costs, at least 0. It is added up in ``metadata["tool_cost"]``, for a
-            rubric such as `ToolCost`.
-
-    Raises:
-        EnvDefinitionError: An argument has no type, or can't be passed by name.
-        InvalidArgumentError: An option is invalid.
-    """
-    check_number("cost", cost, low=0)
-    if function is None:
-        return partial(tool, name=name, ends=ends, when=when, cost=cost)
-    made = tool_of(function, name=name, skip=1)
-    setattr(function, _OPTIONS, replace(made, ends=ends, when=when, cost=cost))
-    return function
-
-
-def tool_of(function: Callable[..., Any], *, name: str | None = None, skip: int = 0) -> Any:
-    """Return a function as a tool; its first `skip` parameters are not arguments."""
-    name = function.__name__ if name is None else name
-    if name in RESERVED or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-        raise EnvDefinitionError(
-            f"the name of a tool must have 1 to 64 letters, digits, _ or -, and must not be one of "
-            f"{', '.join(sorted(RESERVED))}, got {shown(name)}"
-        )
-    description, about = _described(inspect.getdoc(function) or "")
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise EnvDefinitionError(
-            f"the types of the tool {name} can't be read: {error}; define them before it"
-        ) from error
-    fields: dict[str, Any] = {}
-    for parameter in list(inspect.signature(function).parameters.values())[skip:]:
-        fields[parameter.name] = _field(name, parameter, hints, about)
-    make: Any = TypedDict
-    typed = make(name, fields)
-    typed.__pydantic_config__ = ConfigDict(extra="forbid")
-    try:
-        adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(typed)
-        schema = adapter.json_schema()
-    except PydanticUserError as error:
-        raise EnvDefinitionError(f"the arguments of the tool {name}: {error.message}") from error
-    for key in ("title", "additionalProperties"):
-        schema.pop(key, None)
-    for each in schema.get("properties", {}).values():
-        each.pop("title", None)
-    spec = Tool(name=name, description=description, input_schema={"properties": {}, **schema})
-    return ToolFunction(spec, function, arguments=adapter)
-
-
-def _field(
-    name: str, parameter: inspect.Parameter, hints: Mapping[str, Any], about: Mapping[str, str]
-) -> Any:
-    if parameter.name not in hints:
-        raise EnvDefinitionError(f"the tool {name}: annotate `{parameter.name}` with its type")
-    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise EnvDefinitionError(f"the tool {name}: `{parameter}` can't be passed by name")
-    extra: Any = {}
-    if parameter.default is not parameter.empty:
-        extra = {"default": to_jsonable_python(parameter.default, fallback=repr)}
-    kind, described = hints[parameter.name], about.get(parameter.name)
-    field: Any = Annotated[kind, Field(description=described, json_schema_extra=extra)]
-    return NotRequired[field] if extra else field
-
-
-def _described(doc: str) -> tuple[str, dict[str, str]]:
-    """Return the description in a docstring, and those of the arguments."""
-    text, _, rest = doc.partition("\nArgs:\n")
-    text = re.split(r"\n(?:Returns|Raises|Example|Examples|Yields):\n", text)[0]
-    about: dict[str, str] = {}
-    name = ""
-    for line in rest.splitlines():
-        if line.strip() and not line.startswith(" "):
-            break  # another section
-        entry = re.match(r" {4}(\w+)(?: \([^)]*\))?: (.*)", line)
-        if entry:
-            name, about[entry[1]] = entry[1], entry[2]
-        elif name and line.strip():
-            about[name] += " " + line.strip()
-    return " ".join(text.split()), about
 
 
 class ToolEnvironment(Environment[ToolAction, Observation, State]):
@@ -225,13 +76,20 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
 
     Args:
         rubric: Computes the reward.
+        tool_servers: MCP servers whose tools the agent may call, too, in the forms that `MCPClient`
+            accepts. Each episode has a connection of its own to each, from `begin` on, and a server
+            that is a program is started for it.
         **options: Those of `Environment`.
+
+    Raises:
+        EnvError: In `begin`: a server can't be reached, or two tools have the same name.
 
     Attributes:
         max_calls: How many calls of one turn are made; others are answered with an error.
         max_result_bytes: The largest result of a call as JSON; a larger one is an error for the
             agent.
-        tool_timeout_s: Seconds that an async tool may take; the step's own limit applies to all.
+        tool_timeout_s: Seconds that an async tool, or that of a server, may take; the step's own
+            limit applies to all.
     """
 
     max_calls: ClassVar[int] = 128
@@ -240,6 +98,7 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
 
     _declared: ClassVar[Mapping[str, ToolFunction]] = {}
 
+    _servers: ToolServers | None = None
     _episode: State | None = None
     _is_done = False
     _cost = 0.0
@@ -250,7 +109,7 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         declared: dict[str, ToolFunction] = {}
         for name in names:
             member = inspect.getattr_static(cls, name)
-            made = getattr(member, _OPTIONS, None)
+            made = getattr(member, OPTIONS, None)
             if made is None:
                 continue
             if made.spec.name in declared:
@@ -261,6 +120,11 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         if any(map(inspect.iscoroutinefunction, [*functions, cls.say])):
             cls.step_async = ToolEnvironment._step_async  # type: ignore[assignment, method-assign]
             cls.step = Environment.step  # type: ignore[method-assign]  # which runs step_async
+
+    def __init__(self, rubric: Any = None, *, tool_servers: Any = None, **options: Any) -> None:
+        super().__init__(rubric, **options)
+        if tool_servers is not None:
+            self._servers = ToolServers(tool_servers)
 
     # For authors to override -------------------------------------------------------------------
 
@@ -303,6 +167,8 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         Returns:
             The first observation.
         """
+        if self._servers is not None:
+            run(self._servers.open(self._declared))
         self._reset_rubric()
         self._episode = State(episode_id=episode_id)
         self._is_done = False
@@ -316,6 +182,11 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
     def end(self) -> None:
         """End the episode with the step that is being taken."""
         self._is_done = True
+
+    def close(self) -> None:
+        """Close the connections to the servers; a subclass that has its own calls this."""
+        if self._servers is not None:
+            run(self._servers.close())
 
     @property
     def tools(self) -> list[dict[str, Any]]:
@@ -348,7 +219,7 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         except ValidationError as error:
             raise InvalidArgumentError(f"{name}: {summarize(error)}") from error
         value = made.function(self, **ready)
-        return run(_awaited(value)) if inspect.isawaitable(value) else value
+        return run(_limited(value, self.tool_timeout_s)) if inspect.isawaitable(value) else value
 
     # A step --------------------------------------------------------------------------------------
 
@@ -417,7 +288,9 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
 
     def _functions(self) -> Mapping[str, ToolFunction]:
         """All tools by name, also those that are not visible now."""
-        return self._declared
+        if self._servers is None:
+            return self._declared
+        return {**self._declared, **self._servers.functions}
 
     def _is_visible(self, made: ToolFunction) -> bool:
         return made.when is None or bool(made.when(self))
@@ -429,10 +302,10 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         made, ready = prepared
         try:
             value = made.function(self, **ready)
-        except EnvError:
-            raise
+            if inspect.isawaitable(value):  # of a server
+                value = run(_limited(value, self.tool_timeout_s))
         except (Exception, SystemExit) as error:
-            return _failure(call, "execution_error", _described_error(error))
+            return self._failed(call, error)
         return self._outcome(made, value)
 
     async def _call_async(self, call: CallToolAction, number: int) -> ToolOutcome:
@@ -441,18 +314,21 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
             return prepared
         made, ready = prepared
         try:
-            async with asyncio.timeout(self.tool_timeout_s) as limit:
-                value = made.function(self, **ready)
-                if inspect.isawaitable(value):
-                    value = await value
-        except EnvError:
-            raise
+            value = made.function(self, **ready)
+            if inspect.isawaitable(value):
+                value = await _limited(value, self.tool_timeout_s)
         except (Exception, SystemExit) as error:
-            if limit.expired():
-                text = f"{call.tool_name} took longer than {self.tool_timeout_s:g} s"
-                return _failure(call, "timeout", text)
-            return _failure(call, "execution_error", _described_error(error))
+            return self._failed(call, error)
         return self._outcome(made, value)
+
+    def _failed(self, call: CallToolAction, error: BaseException) -> ToolOutcome:
+        """Return the outcome of a tool that has raised; raises failures of the environment."""
+        if isinstance(error, _ToolTimeoutError):
+            text = f"{call.tool_name} took longer than {self.tool_timeout_s:g} s"
+            return _failure(call, "timeout", text)
+        if isinstance(error, EnvError):
+            raise error
+        return _failure(call, "execution_error", _described_error(error))
 
     def _prepared(
         self, call: CallToolAction, number: int
@@ -495,8 +371,19 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         return ToolOutcome(tool_name=made.spec.name, result=result)
 
 
-async def _awaited(value: Awaitable[Any]) -> Any:
-    return await value
+class _ToolTimeoutError(Exception):
+    """A tool took too long."""
+
+
+async def _limited(value: Awaitable[Any], seconds: float) -> Any:
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await value
+    except TimeoutError:
+        if limit.expired():  # else it is of the tool's own code
+            raise _ToolTimeoutError from None
+        raise
 
 
 def _failure(call: CallToolAction | Tool, kind: ErrorType, message: str) -> ToolOutcome:
