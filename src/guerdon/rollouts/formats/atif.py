@@ -42,7 +42,6 @@ DEFAULTS: dict[str, Any] = {
 
 SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
 AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
-COUNTS = {"prompt_tokens": "prompt_token_ids", "completion_tokens": "completion_token_ids"}
 TOKENS = ("prompt_token_ids", "completion_token_ids", "logprobs")
 
 Extra: TypeAlias = dict[str, Any] | None
@@ -217,17 +216,13 @@ def _check_step(step: dict[str, Any], number: int) -> None:
 
 
 def _take_tokens(step: dict[str, Any], number: int) -> dict[str, Any] | None:
-    """Remove the tokens from the metrics of a step, and their counts, and return the tokens."""
+    """Remove the tokens from the metrics of a step, and return them."""
     metrics = _known(step.pop("metrics", {}))
     mask = _take_own(metrics).get("loss_mask")
     given = {name: metrics.pop(name, None) for name in TOKENS} | {"loss_mask": mask}
-    tokens = check_tokens(given, place=f"step_id {number}: metrics")
-    for count, name in COUNTS.items():
-        if tokens and name in tokens and metrics.get(count) == len(tokens[name]):
-            del metrics[count]
     if metrics:
         step["metrics"] = metrics
-    return tokens
+    return check_tokens(given, place=f"step_id {number}: metrics")
 
 
 def _messages(step: dict[str, Any]) -> list[dict[str, Any]]:
@@ -260,12 +255,11 @@ def _answer(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chat_call(call: dict[str, Any]) -> dict[str, Any]:
-    """A tool call in OpenAI's format, as it was if `to_atif` kept that."""
-    own = _take_own(call)
+    """A tool call in OpenAI's format."""
     arguments = json.dumps(call.pop("arguments"))
     function = {"name": call.pop("function_name"), "arguments": arguments}
     chat = {"id": call.pop("tool_call_id"), "type": "function", "function": function}
-    return _with_others(chat, own, call)
+    return _with_others(chat, {}, call)
 
 
 # Writing -----------------------------------------------------------------------------------------
@@ -276,10 +270,10 @@ def to_atif(rollout: Rollout) -> dict[str, Any]:
 
     ATIF has no reward and no loss mask, and its models reject unknown fields. So what it has no
     field for is in ``extra["guerdon"]``: of the document, the columns, with the ``reward``; of a
-    step, a result or a tool call, the fields of the message; of the metrics, the ``loss_mask``.
-    Other readers ignore it, and `read_atif` is the inverse. Arguments of tool calls are objects in
-    ATIF, so only their values are kept, not their spaces; arguments that aren't a JSON object are
-    kept as text in ``extra``.
+    step or a result, the fields of the message; of the metrics, the ``loss_mask``. Other readers
+    ignore it, and `read_atif` is the inverse. Arguments of tool calls are objects in ATIF: if the
+    text of the arguments is written in another way, or isn't a JSON object, the ``tool_calls`` of
+    the message are in ``extra``, too.
 
     Example:
         >>> from guerdon import Rollout
@@ -354,7 +348,6 @@ def _step(given: dict[str, Any], place: int, number: int) -> dict[str, Any]:
             step["tool_calls"] = [
                 _call(call, f"messages[{place}].tool_calls[{at}]") for at, call in enumerate(calls)
             ]
-            del message["tool_calls"]
     [read] = _messages(dict(step))
     return _with_own(others | step, _beside(message, read))
 
@@ -371,22 +364,20 @@ def _call(given: dict[str, Any], place: str) -> dict[str, Any]:
     call, others = _split(given)
     function = call.get("function")
     function = function if isinstance(function, dict) else {}
-    name, arguments = function.get("name"), function.get("arguments")
+    name = function.get("name")
     if not isinstance(call.get("id"), str) or not isinstance(name, str):
         raise InvalidArgumentError(f"{place} must have an id and the name of a function")
-    values = _values(arguments)
-    written = {"tool_call_id": call["id"], "function_name": name, "arguments": values or {}}
-    if values is not None:  # the text may have other spaces
-        call["function"] = {**function, "arguments": json.dumps(values)}
-    return _with_own(others | written, _beside(call, _chat_call(dict(written))))
+    arguments = _values(function.get("arguments"))
+    return others | {"tool_call_id": call["id"], "function_name": name, "arguments": arguments}
 
 
-def _values(arguments: Any) -> dict[str, Any] | None:
+def _values(arguments: Any) -> dict[str, Any]:
+    """The arguments as an object; ``{}`` if they aren't one."""
     try:
-        values = parse_json(arguments) if isinstance(arguments, str) else None
+        values = parse_json(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
-        return None
-    return values if isinstance(values, dict) else None
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def _add_answer(steps: list[dict[str, Any]], given: dict[str, Any], place: int) -> None:
@@ -408,6 +399,5 @@ def _add_answer(steps: list[dict[str, Any]], given: dict[str, Any], place: int) 
 
 def _metrics(others: dict[str, Any], tokens: dict[str, Any]) -> dict[str, Any]:
     metrics = others | {name: tokens[name] for name in TOKENS if tokens.get(name) is not None}
-    counts = {name: len(metrics[ids]) for name, ids in COUNTS.items() if ids in metrics}
     mask = tokens.get("loss_mask")
-    return _with_own(counts | metrics, {} if mask is None else {"loss_mask": mask})
+    return _with_own(metrics, {} if mask is None else {"loss_mask": mask})

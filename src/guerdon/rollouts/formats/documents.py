@@ -95,13 +95,10 @@ def by_turn(rollout: Rollout, name: str) -> list[dict[str, Any]]:
     given = rollout.columns.get(name)
     if given is None:
         return [{} for _ in range(turns)]
-    if (
-        not isinstance(given, list)
-        or len(given) != turns
-        or not all(each is None or isinstance(each, dict) for each in given)
-    ):
+    entries = given if isinstance(given, list) else []
+    if len(entries) != turns or not all(isinstance(each, dict | None) for each in entries):
         raise InvalidArgumentError(
             f"`{name}` must be a list with an object or null for each of the {turns} played "
             f"turns, got {shown(given)}"
         )
-    return [dict(each or {}) for each in given]
+    return [dict(each or {}) for each in entries]

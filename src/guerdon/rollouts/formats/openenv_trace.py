@@ -39,13 +39,11 @@ CALL_METADATA = "call_metadata"
 # The keys under which documents have their entries; Harbor's contract also has other `turns`.
 ENTRIES = ("trace_entries", "entries", "turns")
 
-# The fields of a `TrainingTurn` that must be there, and the names of the tokens in `TurnTokens`.
+# The tokens of an entry, and their names in `TurnTokens`.
 TOKENS = {
-    "prompt_token_ids": "prompt_token_ids",
-    "completion_token_ids": "completion_token_ids",
-    "per_token_logps": "logprobs",
-    "loss_mask": "loss_mask",
-}
+    "prompt_token_ids": "prompt_token_ids", "completion_token_ids": "completion_token_ids",
+    "per_token_logps": "logprobs", "loss_mask": "loss_mask",
+}  # fmt: skip
 
 
 class _Request(BaseModel):
@@ -67,9 +65,18 @@ class _Entry(BaseModel):
 
     request: _Request
     response: _Response
-    completion_tokens: list[str] | None = None
     reward: Annotated[float, Field(allow_inf_nan=False)] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class _Turn(_Entry):
+    """A turn of a `TrainingTrace`; the tokens are checked as `TurnTokens`."""
+
+    node_id: Annotated[str, Field(min_length=1)]
+    prompt_token_ids: Annotated[list[Any], Field(min_length=1)]
+    completion_token_ids: list[Any]
+    per_token_logps: list[Any]
+    loss_mask: list[Any]
 
 
 class _Own(BaseModel):
@@ -80,6 +87,7 @@ class _Own(BaseModel):
 
 
 _entry = TypeAdapter(_Entry)
+_turn = TypeAdapter(_Turn)
 _own = TypeAdapter(_Own)
 
 
@@ -100,7 +108,7 @@ def read_openenv_trace(document: Any) -> list[Rollout]:
     of each call, with its ``finish_reason``), ``tools`` (those of the last request), ``reward``
     (None if the rollout is unscored), ``first_turn`` if the first request contains assistant turns,
     and the fields beside the entries. A turn without an entry has None in the lists. Other fields
-    of requests, responses and entries are dropped.
+    of requests, responses and entries, such as ``completion_tokens``, are dropped.
 
     Example:
         >>> from guerdon.rollouts import read_openenv_trace
@@ -124,8 +132,7 @@ def read_openenv_trace(document: Any) -> list[Rollout]:
         RolloutError: The document isn't a trace, or its calls aren't one conversation. The message
             has the number of the entry, from 0.
     """
-    rows = _rows(as_dict(document))
-    return [Rollout.from_row(row, line=number) for number, row in enumerate(rows, start=1)]
+    return [Rollout.from_row(row) for row in _rows(as_dict(document))]
 
 
 def trace_rows(document: Any) -> Iterator[dict[str, Any]]:
@@ -202,24 +209,13 @@ def _entries(document: Any) -> tuple[dict[str, Any], list[Any]]:
 
 def _entries_of_turns(turns: list[Any]) -> list[Any]:
     """The entries of the turns of a `TrainingTrace`, which must have all fields."""
-    nodes: dict[str, int] = {}
-    entries = []
-    for number, turn in enumerate(turns):
-        if not isinstance(turn, dict):
-            raise RolloutError(f"entry {number}: a turn must be an object, got {shown(turn)}")
-        missing = [name for name in ("node_id", *TOKENS) if turn.get(name) is None]
-        if missing:
-            raise RolloutError(f"entry {number}: a turn of a TrainingTrace needs {missing[0]!r}")
-        node, metadata = turn["node_id"], turn.get("metadata")
-        if not isinstance(node, str) or not node or node in nodes:
-            at = f", which is that of entry {nodes[node]}" if node in nodes else ""
-            raise RolloutError(
-                f"entry {number}: `node_id` must be unique text, got {shown(node)}{at}"
-            )
-        nodes[node] = number
-        metadata = metadata if isinstance(metadata, dict) else {}
-        entries.append({**turn, "metadata": {**metadata, "node_id": node}})
-    return entries
+    entries: dict[str, Any] = {}
+    for number, given in enumerate(turns):
+        turn = check_document(_turn, given, place=f"entry {number}")
+        if turn.node_id in entries:
+            raise RolloutError(f"entry {number}: `node_id` {shown(turn.node_id)} is there twice")
+        entries[turn.node_id] = given | {"metadata": turn.metadata | {"node_id": turn.node_id}}
+    return list(entries.values())
 
 
 def _call(given: Any, number: int) -> _Call:
@@ -234,25 +230,11 @@ def _call(given: Any, number: int) -> _Call:
         raise RolloutError(str(error)) from None
     if answered.role != "assistant":
         raise RolloutError(f"{place}: the response must be of the assistant, got {answered.role!r}")
-    tokens = {name: given.get(key) for key, name in TOKENS.items()}
-    if tokens["completion_token_ids"] is None and entry.completion_tokens is not None:
-        tokens["completion_token_ids"] = _ids(entry.completion_tokens, place)
+    tokens = check_tokens({TOKENS[key]: given.get(key) for key in TOKENS}, place=place)
     metadata = dict(entry.metadata)
     if choice.finish_reason is not None:
         metadata["finish_reason"] = choice.finish_reason
-    checked = check_tokens(tokens, place=place)
-    return _Call(number, messages, answered, entry.request.tools, checked, entry.reward, metadata)
-
-
-def _ids(texts: list[str], place: str) -> list[int]:
-    """The IDs of tokens that are written as ``"token_id:7"``."""
-    ids = []
-    for text in texts:
-        prefix, _, number = text.partition(":")
-        if prefix != "token_id" or not number.isdecimal():
-            raise RolloutError(f"{place}: completion_tokens must be 'token_id:N', got {text!r:.60}")
-        ids.append(int(number))
-    return ids
+    return _Call(number, messages, answered, entry.request.tools, tokens, entry.reward, metadata)
 
 
 def _row(columns: dict[str, Any], calls: list[_Call]) -> dict[str, Any]:
@@ -266,7 +248,7 @@ def _row(columns: dict[str, Any], calls: list[_Call]) -> dict[str, Any]:
         messages[turn] = call.answer.to_openai() | messages[turn]
     row = columns | own.columns
     row["messages"] = [*messages, last.answer.to_openai(), *own.last_messages]
-    if first.turn:
+    if first.turn:  # its earlier turns are examples
         row["first_turn"] = first.turn
     called = {call.turn: call for call in calls}
     turns = [called.get(turn) for turn in range(first.turn, last.turn + 1)]
