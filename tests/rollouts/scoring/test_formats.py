@@ -177,7 +177,7 @@ def test_read_batches_knows_its_formats():
     readers = {"jsonl": read_lines, "tau-bench": read_tau_bench, "parquet": read_parquet}
     assert readers.items() <= FORMATS.items()
     assert set(FORMATS) - set(readers) == {"openenv-trace", "atif"}
-    with pytest.raises(InvalidArgumentError, match="or 'parquet', got 'csv'"):
+    with pytest.raises(InvalidArgumentError, match="or 'atif', got 'csv'"):
         read_batches(io.BytesIO(), "-", format="csv", together=False)
 
 
