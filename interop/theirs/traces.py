@@ -1,4 +1,4 @@
-"""Advantages at the tokens of their traces: ``python -m interop.theirs.traces``.
+"""Their traces as rollouts, and advantages at their tokens: ``python -m interop.theirs.traces``.
 
 It runs in the interpreter with ``openenv``, with guerdon's source on its path.
 """
@@ -8,12 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from openenv.core.harness import TrainingTrace
 from openenv.core.harness.capture.contract import to_trace_entries
 from openenv.core.harness.capture.graph import RolloutGraph, TurnNode
 
 from guerdon import Rollout
 from guerdon.credit import to_token_advantages
-from guerdon.rollouts import AlignedRollout, apply_credit
+from guerdon.rollouts import (
+    AlignedRollout,
+    apply_credit,
+    read_openenv_trace,
+    to_training_trace,
+)
+from guerdon.rollouts import to_trace_entries as our_trace_entries
 from interop.checks import check, main, same
 
 ASKED = {"role": "user", "content": "Where is the key?"}
@@ -43,11 +50,45 @@ def trace_entries(texts: list[tuple[list[int], list[int]]]) -> list[dict[str, An
     return to_trace_entries(graph, {"sequences": [path]})
 
 
-def rollout_of(entries: list[dict[str, Any]]) -> Rollout:
-    """Return the conversation that ends with the last entry's answer."""
-    last = entries[-1]
-    answer = last["response"]["choices"][0]["message"]
-    return Rollout.from_row({"messages": [*last["request"]["messages"], answer]})
+def rollout_of(entries: Any) -> Rollout:
+    """Return the rollout of a trace."""
+    [rollout] = read_openenv_trace(entries)
+    return rollout
+
+
+def without_ours(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return turns or entries without what guerdon adds to them."""
+    for turn in turns:
+        turn.pop("reward", None)
+        turn["metadata"] = {**turn["metadata"]}
+        for name in ("guerdon", "finish_reason"):
+            turn["metadata"].pop(name, None)
+    return turns
+
+
+@check("read_openenv_trace, to_trace_entries: their entries → a rollout → the same entries")
+def entries_and_back() -> None:
+    """Read the entries of their capture proxy, write them, and let their class check them."""
+    for turns in TURNS.values():
+        rollout = rollout_of(trace_entries(turns))
+        same("reward", rollout.columns["reward"], None)
+        sampled = [step.step_info["completion_token_ids"] for step in rollout.to_step_data()]
+        same("sampled tokens", sampled, [each for _, each in turns])
+        written = our_trace_entries(rollout)
+        TrainingTrace.from_entries(written)
+        same("entries", without_ours(written), trace_entries(turns))
+
+
+@check("read_openenv_trace, to_training_trace: their TrainingTrace → a rollout → the same trace")
+def training_trace_and_back() -> None:
+    """Read a model of their class, and validate what is written with it."""
+    for turns in TURNS.values():
+        trace = TrainingTrace.from_entries(trace_entries(turns))
+        scored = {**rollout_of(trace).columns, "reward": 0.5, "group": "key"}
+        written = TrainingTrace.model_validate(to_training_trace(Rollout.from_row(scored)))
+        again = rollout_of(written.model_dump(mode="json"))
+        same("columns", dict(again.columns), scored)
+        same("turns", without_ours(written.model_dump()["turns"]), trace.model_dump()["turns"])
 
 
 @check("to_token_advantages: each sampled token of a TraceEntry has its turn's advantage")

@@ -195,7 +195,7 @@ def test_diff_escapes_control_characters_and_markup(diff, rows, tmp_path):
         ),
         (
             ["a.yaml", "b.yaml", "rollouts.jsonl", "--format", "csv"],
-            "must be 'jsonl', 'tau-bench' or 'parquet'",
+            "must be 'jsonl', 'tau-bench', 'parquet', 'openenv-trace' or 'atif'",
         ),
     ],
     ids=["no-file", "empty", "no-reward", "broken", "no-schedules", "no-format"],

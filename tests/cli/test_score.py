@@ -916,6 +916,34 @@ def test_score_exits_with_2_on_an_invalid_tau_bench_file(inside, tmp_path, text,
     assert message in done.stderr
 
 
+# Documents of other libraries
+
+
+def test_score_reads_atif_and_reports_an_invalid_document(inside, tmp_path):
+    steps = [{"step_id": 1, "source": "user", "message": "?"},
+             {"step_id": 2, "source": "agent", "message": "xx"}]  # fmt: skip
+    document = {"trajectory_id": "t", "agent": {"name": "a", "version": "1"}, "steps": steps}
+    lines = [document, document | {"steps": [steps[0], steps[0]]}]
+    (tmp_path / "atif.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    done = inside("atif.jsonl", "--format", "atif", "-r", "functions.py:best", *OUT)
+    assert done.returncode == 1
+    assert [(row["id"], row["is_score_valid"]) for row in scored_rows(tmp_path)] == [
+        ("t", True), ("t", False),
+    ]  # fmt: skip
+    assert "step_id 2: steps are numbered from 1, got 1" in scored_rows(tmp_path)[1]["error"]
+
+
+def test_score_reads_openenv_traces(inside, tmp_path):
+    entry = {
+        "request": {"messages": [{"role": "user", "content": "?"}]},
+        "response": {"choices": [{"message": {"role": "assistant", "content": "xx"}}]},
+    }
+    (tmp_path / "trace.json").write_text(json.dumps([entry], indent=1))
+    done = inside("trace.json", "--format", "openenv-trace", "-r", "functions.py:best", *OUT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [row["id"] for row in scored_rows(tmp_path)] == [1]
+
+
 def test_score_writes_sets_alike_in_every_process(guerdon, environ, grouped, tmp_path):
     (tmp_path / "sets.py").write_text(
         "def reward(messages):\n"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from guerdon.rollouts.comparing.changes import *
     from guerdon.rollouts.comparing.comparison import *
     from guerdon.rollouts.crediting import *
+    from guerdon.rollouts.formats.atif import *
+    from guerdon.rollouts.formats.openenv_trace import *
     from guerdon.rollouts.playing.observations import *
     from guerdon.rollouts.playing.openai_policy import *
     from guerdon.rollouts.playing.policies import *
@@ -28,5 +30,5 @@ __getattr__, __dir__ = lazy_names(
     *("scoring.reading", "scoring.result_rows", "scoring.summary", "scoring.scorers"),
     *("scoring.job", "agents", "alignment", "crediting", "playing.record", "playing.policies"),
     *("playing.observations", "playing.openai_policy", "playing.worker", "comparing.changes"),
-    "comparing.comparison",
+    *("comparing.comparison", "formats.openenv_trace", "formats.atif"),
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from guerdon.types.state import *
     from guerdon.types.tool_calls import *
     from guerdon.types.tools import *
+    from guerdon.types.turn_tokens import *
 
 # The score first: rubrics need it, and it doesn't import pydantic.
 __getattr__, __dir__ = lazy_names(
@@ -31,4 +32,5 @@ __getattr__, __dir__ = lazy_names(
     "state",
     "tool_calls",
     "tools",
+    "turn_tokens",
 )

@@ -15,8 +15,12 @@ from guerdon.types.agents import AGENT, AGENT_REWARDS
 from guerdon.types.content import text_or_parts
 from guerdon.types.message import Message, read_messages
 from guerdon.types.numbers import FiniteFloat
+from guerdon.types.turn_tokens import TURN_TOKENS, check_turn_tokens
 
 __all__ = ["MessageAction", "MessageObservation", "Rollout", "StepData"]
+
+# What `ended` is in the row of a document of another format that isn't a rollout.
+INVALID = "invalid"
 
 
 class StepData(BaseModel):
@@ -44,7 +48,8 @@ class StepData(BaseModel):
         policy_value_estimate: The policy's own estimate of the return, if it has one.
         is_done: Whether the episode ended with this step.
         step_info: Further data of the step: ``assistant_turn_index``, by which results are
-            aligned, and optionally a ``step_id``.
+            aligned, and optionally a ``step_id``, and ``prompt_token_ids``,
+            ``completion_token_ids`` and ``loss_mask``, as in `TurnTokens`.
         base_reward: The step's own reward; None if it has none.
         advantage: Its advantage; None if no credit was assigned.
         return_to_go: The discounted sum of the rewards from this step on, or the estimator's
@@ -201,8 +206,8 @@ class Rollout:
         Args:
             row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``.
                 ``first_turn`` is the index of the first assistant turn that was played, from 0:
-                earlier ones are examples, not steps. ``agents`` and ``agent_rewards`` are lists
-                with an entry for each played turn.
+                earlier ones are examples, not steps. ``agents``, ``agent_rewards`` and
+                ``turn_tokens`` are lists with an entry for each played turn.
             line: Its line in the file, from 1.
 
         Raises:
@@ -215,6 +220,8 @@ class Rollout:
                 line=line,
                 row=row,
             )
+        if row.get("ended") == INVALID and "messages" not in row:
+            raise RolloutError(str(row.get("error")), line=line, row=row)
         try:
             messages = _read(row)
         except InvalidArgumentError as error:
@@ -232,7 +239,8 @@ class Rollout:
         """Return the assistant turns as `StepData`, ready for alignment and credit.
 
         If the row has ``agents`` (who acted) and ``agent_rewards``, one for each turn, so have the
-        steps.
+        steps. If it has ``turn_tokens``, their ``logprobs`` are the `policy_logprobs` of the steps,
+        and the token ids and loss masks are in `step_info`.
 
         Example:
             >>> rollout = Rollout.from_row({"messages": [
@@ -262,6 +270,11 @@ class Rollout:
             agents, rewards = self.columns["agents"], self.columns[AGENT_REWARDS]
             for step, agent, given in zip(data, agents, rewards, strict=True):
                 step.step_info |= {AGENT: agent, AGENT_REWARDS: given}
+        if TURN_TOKENS in self.columns:
+            for step, tokens in zip(data, self.columns[TURN_TOKENS], strict=True):
+                known = {name: each for name, each in (tokens or {}).items() if each is not None}
+                step.policy_logprobs = known.pop("logprobs", None)
+                step.step_info |= known
         if self.failure is not None:
             data[-1].step_info["episode_error"] = self.columns.get("error") or self.failure
         return data
@@ -296,6 +309,8 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
                 f"`{name}` must be a list with an entry for each of the {played} assistant turns, "
                 f"got {reprlib.repr(given)}"
             )
+    if TURN_TOKENS in row:
+        check_turn_tokens(row, played)
     return messages
 
 

@@ -1,4 +1,4 @@
-"""Formats: recordings of tau-bench as lines of rollouts."""
+"""Formats: recordings of tau-bench, and documents, as lines of rollouts."""
 
 import io
 import json
@@ -12,6 +12,7 @@ from guerdon.rollouts.scoring.reading import (
     FORMATS,
     parse_line,
     read_batches,
+    read_documents,
     read_lines,
     read_tau_bench,
 )
@@ -174,6 +175,63 @@ def test_read_tau_bench_accepts_lone_surrogates():
 
 def test_read_batches_knows_its_formats():
     readers = {"jsonl": read_lines, "tau-bench": read_tau_bench, "parquet": read_parquet}
-    assert readers == FORMATS
-    with pytest.raises(InvalidArgumentError, match="or 'parquet', got 'csv'"):
+    assert readers.items() <= FORMATS.items()
+    assert set(FORMATS) - set(readers) == {"openenv-trace", "atif"}
+    with pytest.raises(InvalidArgumentError, match="or 'atif', got 'csv'"):
         read_batches(io.BytesIO(), "-", format="csv", together=False)
+
+
+# Documents
+
+
+def rows_of(document):
+    return [{"id": each} for each in document["ids"]]
+
+
+def ids(data):
+    return [(number, json.loads(line)["id"]) for number, line in documents(data)]
+
+
+def documents(data):
+    return list(read_documents(io.BytesIO(data), rows_of))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"ids": [1, 2, 3]}',
+        b'{\n "ids": [1,\n 2, 3]\n}\n',
+        b'\xef\xbb\xbf{"ids": [1]}\n\n{"ids": [2, 3]}\n',
+    ],
+    ids=["one line", "several lines", "a document a line"],
+)
+def test_read_documents_numbers_the_rollouts(data):
+    assert ids(data) == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_read_documents_of_an_empty_file_yields_nothing():
+    assert documents(b"") == []
+
+
+def test_read_documents_passes_on_a_line_that_is_not_json():
+    lines = documents(b'{"ids": [1]}\n{"ids": \n{"ids": [2]}\n')
+    assert lines[1] == (2, b'{"ids": \n')
+    assert [number for number, _ in lines] == [1, 2, 3]
+
+
+def test_read_documents_rejects_a_file_that_is_not_json():
+    with pytest.raises(RolloutError, match="the file is not valid JSON"):
+        documents(b'{"ids": \n[')
+
+
+def test_read_documents_rejects_a_document_that_is_too_large(monkeypatch):
+    monkeypatch.setattr(reading, "MAX_FILE", 20)
+    with pytest.raises(RolloutError, match="a document must have at most 20 bytes"):
+        documents(b'{\n"ids": [' + b"1," * 20 + b"1]}")
+
+
+def test_read_documents_passes_on_a_line_that_is_too_long(monkeypatch):
+    monkeypatch.setattr(reading, "MAX_LINE", 14)
+    assert ids(b'{"ids": [1]}\n') == [(1, 1)]
+    [(number, line)] = documents(b'{"ids": [1, 2, 3, 4]}\n')
+    assert (number, len(line)) == (1, 15)

@@ -797,7 +797,7 @@ def test_scoring_job_rejects_a_tau_bench_file_that_is_not_an_array(of_groups, tm
 
 
 def test_scoring_job_rejects_an_unknown_format(row, write_rows, run):
-    with pytest.raises(InvalidArgumentError, match="or 'parquet', got 'csv'"):
+    with pytest.raises(InvalidArgumentError, match="or 'atif', got 'csv'"):
         run(write_rows([row("1")]), format="csv")
 
 

@@ -512,8 +512,8 @@ class ComparisonJob:
         rollouts: The file of rollouts; ``-`` is standard input.
         by: A column to break the comparison down by.
         top: How many rollouts, and flipped pairs, are listed, from 0.
-        format: The format of the rollouts: ``jsonl``, ``tau-bench`` or ``parquet``; by default
-            that of the file's suffix.
+        format: The format of the rollouts: ``jsonl``, ``tau-bench``, ``parquet``,
+            ``openenv-trace`` or ``atif``; by default that of the file's suffix.
         score_failed: Whether to score episodes that ended with an error.
         at: The position of the schedules of reward files: the episode and the training step.
         services: A file of services by name, as under ``mcp_services``, in place of those of the

@@ -106,8 +106,8 @@ class ScoringJob:
         resume: Whether to continue after the rows in `out`.
         by: A column to break the summary down by.
         passing: The score from which the summary counts a row as passed.
-        format: The format of the rollouts: ``jsonl``, ``tau-bench`` or ``parquet``; by default
-            that of the file's suffix.
+        format: The format of the rollouts: ``jsonl``, ``tau-bench``, ``parquet``,
+            ``openenv-trace`` or ``atif``; by default that of the file's suffix.
         parameters: Keyword arguments for a reward function.
         credit: How credit is assigned; None assigns none. With credit, and with a batch function,
             the rollouts of a group are scored together and must be consecutive.

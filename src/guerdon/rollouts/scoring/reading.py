@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
 from typing import IO, Any, TypeAlias, TypeVar
 
 from guerdon._validation import check_choice
 from guerdon.errors import RolloutError
+from guerdon.rollouts.formats.atif import atif_rows
+from guerdon.rollouts.formats.openenv_trace import trace_rows
 from guerdon.rollouts.json_forms import group_key, parse_json
 from guerdon.rollouts.scoring.parquet import SUFFIX, read_parquet
 from guerdon.types.rollout import Rollout
@@ -98,13 +102,7 @@ def read_tau_bench(file: IO[bytes]) -> Iterator[Line]:
     Raises:
         RolloutError: The file isn't an array of records, or is too large.
     """
-    data = file.read(MAX_FILE + 1)
-    if len(data) > MAX_FILE:
-        raise RolloutError(f"a tau-bench file must have at most {MAX_FILE:,} bytes")
-    try:
-        records = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise RolloutError(f"the file is not valid JSON: {error}") from None
+    records = _read_whole(file, b"", "a tau-bench file")
     if not isinstance(records, list):
         raise RolloutError(
             f"a tau-bench file must be an array of records, got {type(records).__name__}"
@@ -116,6 +114,17 @@ def read_tau_bench(file: IO[bytes]) -> Iterator[Line]:
         tasks.setdefault(task, []).append((number, json.dumps(row).encode()))
     for lines in tasks.values():
         yield from lines
+
+
+def _read_whole(file: IO[bytes], begun: bytes, name: str) -> Any:
+    """The JSON document of a file, of which the beginning may have been read."""
+    data = begun + file.read(MAX_FILE + 1 - len(begun))
+    if len(data) > MAX_FILE:
+        raise RolloutError(f"{name} must have at most {MAX_FILE:,} bytes")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RolloutError(f"the file is not valid JSON: {error}") from None
 
 
 def _tau_bench_row(record: Any) -> Any:
@@ -130,10 +139,52 @@ def _tau_bench_row(record: Any) -> Any:
     return ({"id": "-".join(names)} if names else {}) | own | columns
 
 
+def read_documents(
+    file: IO[bytes], rows_of: Callable[[Any], Iterable[dict[str, Any]]]
+) -> Iterator[Line]:
+    r"""Yield the rollouts of a file of JSON documents as lines of rollouts.
+
+    The file is JSONL, with a document on each line, if its first line is valid JSON; otherwise it
+    is read as a whole, as one document.
+
+    Example:
+        >>> import io
+        >>> rows = lambda document: [{"id": each, "messages": []} for each in document["ids"]]
+        >>> list(read_documents(io.BytesIO(b'{"ids":\n ["a", "b"]}'), rows))
+        [(1, b'{"id": "a", "messages": []}'), (2, b'{"id": "b", "messages": []}')]
+
+    Args:
+        file: The open file.
+        rows_of: Returns the rows of a document.
+
+    Yields:
+        Lines, numbered by the position of the rollout in the file, from 1. A line that isn't valid
+        JSON is unchanged, and fails when it is scored.
+
+    Raises:
+        RolloutError: The file as a whole isn't valid JSON, or is too large.
+    """
+    numbers = itertools.count(1)
+    lines = read_lines(file)
+    for line in lines:
+        number = next(numbers)
+        try:
+            document = decode_line(*line)
+        except RolloutError:
+            if number > 1 or len(line[1]) > MAX_LINE:
+                yield number, line[1]
+                continue
+            document = _read_whole(file, line[1], "a document")
+        for place, row in enumerate(rows_of(document)):
+            yield next(numbers) if place else number, json.dumps(row).encode()
+
+
 FORMATS: dict[str, Callable[[IO[bytes]], Iterator[Line]]] = {
     "jsonl": read_lines,
     "tau-bench": read_tau_bench,
     "parquet": read_parquet,
+    "openenv-trace": partial(read_documents, rows_of=trace_rows),
+    "atif": partial(read_documents, rows_of=atif_rows),
 }
 
 

@@ -1,0 +1,1 @@
+"""Formats of other libraries: documents in, rollouts out, and back."""
