@@ -218,7 +218,7 @@ def test_comparison_job_reports_changed_code_behind_an_unchanged_file(
         ({"rollouts": "empty.jsonl"}, RolloutError, "empty.jsonl has no rollouts"),
         ({"after": "rewards.py:absent"}, LoadError, "rewards.py has no 'absent'"),
         ({"after": "absent.yaml"}, RewardConfigError, "absent.yaml"),
-        ({"format": "csv"}, InvalidArgumentError, "or 'parquet', got 'csv'"),
+        ({"format": "csv"}, InvalidArgumentError, "or 'atif', got 'csv'"),
         ({"top": -1}, InvalidArgumentError, "`top` must be an integer >= 0, got -1"),
     ],
     ids=["no-file", "empty", "no-reward", "no-config", "no-format", "no-top"],
