@@ -588,7 +588,7 @@ def test_score_param_overrides_a_column(inside, grouped, tmp_path):
             "plain has no parameter 'levle'; it accepts level",
         ),
         ("reward.py:reward", ["-p", "k=1"], "a rubric has no parameters, got ['k']"),
-        ("functions.py:plain", ["--format", "csv"], "or 'parquet', got 'csv'"),
+        ("functions.py:plain", ["--format", "csv"], "or 'atif', got 'csv'"),
         ("functions.py:plain", ["--credit", "ppo"], "there is no estimator 'ppo'; known:"),
         ("functions.py:plain", ["--credit", "gae"], "gae"),
         ("functions.py:plain", ["--credit", "reinforce_pp"], "compares with the whole batch"),
