@@ -6,7 +6,7 @@ import pytest
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 from websockets.sync.client import connect
 
-from guerdon.envs.server.protocol import answer_json_rpc
+from guerdon.envs.server.mcp import answer_content
 
 
 @pytest.mark.parametrize(
