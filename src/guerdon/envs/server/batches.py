@@ -44,9 +44,9 @@ class WebSockets:
         shared: Those that have an ID, which ``?session_id=`` attaches a WebSocket to.
     """
 
-    def __init__(self, manager: SessionManager, shared: SharedSessions) -> None:
+    def __init__(self, manager: SessionManager, shared: SharedSessions | None = None) -> None:
         self._manager = manager
-        self._shared = shared
+        self._shared = shared or SharedSessions(manager)
         self._codecs = codecs()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
