@@ -281,9 +281,8 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         tasks = self.public_tasks
         splits = dict(tasks) if isinstance(tasks, Mapping) else {"train": tasks} if tasks else {}
         for name, each in splits.items():
-            if not (isinstance(name, str) and hasattr(each, "__getitem__")) or isinstance(
-                each, str
-            ):
+            is_sequence = hasattr(each, "__getitem__") and hasattr(each, "__len__")
+            if not (isinstance(name, str) and is_sequence) or isinstance(each, (str, Mapping)):
                 raise EnvDefinitionError(
                     f"{type(self).__name__}.public_tasks must be a sequence, or a dict of sequences"
                     f" by the name of the split, got {shown(tasks)}"

@@ -15,18 +15,21 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from guerdon._validation import shown, summarize
 from guerdon.envs.server.protocol import ErrorCode, ProtocolError
 from guerdon.envs.wire import read_json
-from guerdon.types.tool_calls import CallToolAction, Tool, ToolError, ToolResult, plain
-
-if TYPE_CHECKING:
-    from guerdon.envs.server.sessions import SessionManager
-    from guerdon.envs.server.workers import Runner
+from guerdon.types.tool_calls import (
+    CallToolAction,
+    Tool,
+    ToolError,
+    ToolOutcome,
+    ToolResult,
+    plain,
+)
 
 # JSON-RPC's codes of errors; SERVER_ERROR is the first of those that it leaves to servers.
 PARSE_ERROR = -32700
@@ -183,24 +186,21 @@ class ToolMethods:
     """The methods of one environment's tools.
 
     Args:
-        manager: Counts and logs failures.
-        runner: Runs the environment.
-        session: The session's number, for the log.
+        tools: Returns the tools.
+        call: Makes a call.
         is_standard: Whether results have the form of MCP, not that of OpenEnv: with an error of a
             tool as a result, which a model can read.
     """
 
     def __init__(
         self,
-        manager: SessionManager,
-        runner: Runner,
+        tools: Callable[[], Awaitable[list[Tool]]],
+        call: Callable[[CallToolAction], Awaitable[ToolOutcome]],
         *,
-        session: int | None = None,
         is_standard: bool = False,
     ) -> None:
-        self._manager = manager
-        self._runner = runner
-        self._session = session
+        self._tools = tools
+        self._call = call
         self._is_standard = is_standard
 
     def table(self) -> dict[str, Method]:
@@ -209,20 +209,15 @@ class ToolMethods:
 
     async def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return the tools that the agent may call now."""
+        described = [_described(each) for each in await self._tools()]
         try:
-            tools = await self._runner.list_tools()
-            return {"tools": plain([_described(each) for each in tools])}
-        except Exception as error:
-            raise self._manager.failure("list_tools", error, session=self._session) from error
+            return {"tools": plain(described)}
+        except ValueError as error:
+            raise RpcError(INTERNAL_ERROR, f"the tools can't be sent: {error}") from None
 
     async def call_tool(self, params: dict[str, Any]) -> dict[str, Any]:
         """Call a tool."""
-        call = tool_call(params)
-        self._manager.metrics.calls.labels("call_tool").inc()
-        try:
-            outcome = await self._runner.call_tool(call)
-        except Exception as error:
-            raise self._manager.failure("call_tool", error, session=self._session) from error
+        outcome = await self._call(tool_call(params))
         failure = outcome.error
         if failure is None:
             try:

@@ -27,7 +27,6 @@ from guerdon.envs.server.mcp import (
     Method,
     RpcError,
     RpcRequest,
-    ToolMethods,
     answer,
     answer_text,
     error_answer,
@@ -41,6 +40,7 @@ from guerdon.envs.server.shared_sessions import SharedSession, SharedSessions
 from guerdon.envs.server.workers import Runner
 
 SESSION_HEADER = "mcp-session-id"
+VERSION_HEADER = "mcp-protocol-version"
 
 # The revisions of MCP whose requests are answered as `initialize` promises, the latest first.
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
@@ -83,6 +83,10 @@ class McpEndpoint:
         elif session is None:  # a client of MCP then begins another
             unknown = RpcError(INVALID_REQUEST, f"there is no session {shown(key)}")
             return _response(error_answer(unknown, sent.id), 404)
+        elif request.headers.get(VERSION_HEADER, VERSIONS[0]) not in VERSIONS:
+            versions = ", ".join(VERSIONS)
+            unknown = RpcError(INVALID_REQUEST, f"the versions of MCP here are {versions}")
+            return _response(error_answer(unknown, sent.id), 400)
         else:
             return _response(await self._answer_in(session, sent))
         return _response(await answer(sent, methods), headers=headers)
@@ -149,7 +153,7 @@ class McpEndpoint:
 
         async def call(runner: Runner) -> Any:
             await runner.configure()
-            return await ToolMethods(self._manager, runner).table()[method](params)
+            return await self._manager.tools(runner).table()[method](params)
 
         return await self._call_fresh(request, method, call)
 
@@ -175,9 +179,7 @@ class McpEndpoint:
 
     def _tools(self, session: SharedSession, *, is_standard: bool = False) -> dict[str, Method]:
         """Return the methods of a session's tools, each of which waits for its turn."""
-        tools = ToolMethods(
-            self._manager, session.runner, session=session.id, is_standard=is_standard
-        )
+        tools = self._manager.tools(session.runner, session=session.id, is_standard=is_standard)
 
         def in_turn(method: Method) -> Method:
             return lambda params: session.call(partial(method, params))

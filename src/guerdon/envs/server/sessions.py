@@ -48,6 +48,7 @@ from guerdon.errors import (
 )
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
+from guerdon.types.tool_calls import CallToolAction, Tool, ToolOutcome
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -572,6 +573,26 @@ class SessionManager:
         except Exception as error:
             raise self.failure("state", error, session=session) from error
 
+    def tools(
+        self, runner: Runner, *, session: int | None = None, is_standard: bool = False
+    ) -> ToolMethods:
+        """Return the methods of an environment's tools, whose calls and failures are counted."""
+
+        async def list_tools() -> list[Tool]:
+            try:
+                return await runner.list_tools()
+            except Exception as error:
+                raise self.failure("list_tools", error, session=session) from error
+
+        async def call_tool(call: CallToolAction) -> ToolOutcome:
+            self.metrics.calls.labels("call_tool").inc()
+            try:
+                return await runner.call_tool(call)
+            except Exception as error:
+                raise self.failure("call_tool", error, session=session) from error
+
+        return ToolMethods(list_tools, call_tool, is_standard=is_standard)
+
     def count_refusal(self, error: ProtocolError) -> None:
         """Count a request that was refused, unless `failure` has counted it."""
         if error.code is not ErrorCode.EXECUTION_ERROR:
@@ -820,8 +841,7 @@ class Session(EnvSession):
 
     def rpc_methods(self) -> dict[str, Any]:
         """Return the methods of JSON-RPC."""
-        tools = ToolMethods(self._manager, self.runner, session=self.id)
-        return socket_methods(tools, self.key)
+        return socket_methods(self._manager.tools(self.runner, session=self.id), self.key)
 
     # Watching the client while its environment works --------------------------------------------
 

@@ -35,6 +35,7 @@ class SharedSession(EnvSession):
     Attributes:
         socket: The WebSocket that is attached to it, if any.
         is_closing: Whether it ends when that WebSocket does.
+        calls: The call that runs, and those that wait for their turn.
     """
 
     def __init__(self, manager: SessionManager, forget: Callable[[SharedSession], None]) -> None:
@@ -45,7 +46,7 @@ class SharedSession(EnvSession):
         self._end: SessionEnd | None = None
         self._stopping = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._calls: set[asyncio.Task[Any]] = set()
+        self.calls: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
         """Keep the environment until the session is stopped and its calls have ended."""
@@ -53,7 +54,7 @@ class SharedSession(EnvSession):
         try:
             await self._stopping.wait()
             end = self._end or end
-            working = {*self._calls, *([self.socket.task] if self.socket is not None else [])}
+            working = {*self.calls, *([self.socket.task] if self.socket is not None else [])}
             if working:
                 await asyncio.wait(working)
         finally:
@@ -66,7 +67,7 @@ class SharedSession(EnvSession):
         self._end = self._end or end
         self._stopping.set()
         if now:
-            for call in self._calls:
+            for call in self.calls:
                 call.cancel()
         if self.socket is not None:
             self.socket.stop(self._end, now=now)
@@ -81,10 +82,10 @@ class SharedSession(EnvSession):
         """
         if self._end is not None:
             raise self._ended()
-        if len(self._calls) > MAX_WAITING:
+        if len(self.calls) > MAX_WAITING:
             message = f"{MAX_WAITING} calls of the session are waiting; try again later"
             raise ProtocolError(ErrorCode.EXECUTION_ERROR, message, status=503)
-        call = start_task(self._call(function), self._calls)
+        call = start_task(self._call(function), self.calls)
         call.add_done_callback(_retrieve)
         try:
             return await asyncio.shield(call)
