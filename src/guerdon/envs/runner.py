@@ -38,13 +38,14 @@ from guerdon.errors import (
     EnvTimeoutError,
     EpisodeError,
     InvalidActionError,
+    InvalidArgumentError,
     InvalidObservationError,
 )
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.observation import Observation
 from guerdon.types.state import State
-from guerdon.types.tool_calls import CallToolAction, Tool, ToolError, ToolOutcome
+from guerdon.types.tool_calls import CallToolAction, Tool, ToolOutcome
 
 if TYPE_CHECKING:
     from guerdon.config.runtime import RewardRuntime
@@ -285,24 +286,23 @@ class EnvAdapter:
 
         Returns:
             The `ToolOutcome`, or an awaitable of it if steps are async.
+
+        Raises:
+            InvalidArgumentError: The environment is no `ToolEnvironment`.
+            EnvError: The environment has failed.
         """
-        if self.step_is_async:
-            return self._call_tool_async(call)
         environment = self.environment
         if not isinstance(environment, ToolEnvironment):
-            return self._no_tools(call)
+            raise InvalidArgumentError(f"{self._name} has no tools")
+        if self.step_is_async:
+            return self._call_tool_async(environment, call)
         return environment._call(call, 0)
 
-    async def _call_tool_async(self, call: CallToolAction) -> ToolOutcome:
-        environment = self.environment
-        if not isinstance(environment, ToolEnvironment):
-            return self._no_tools(call)
+    async def _call_tool_async(
+        self, environment: ToolEnvironment, call: CallToolAction
+    ) -> ToolOutcome:
         with no_waiting("call_tool"):
             return await environment._call_async(call, 0)
-
-    def _no_tools(self, call: CallToolAction) -> ToolOutcome:
-        error = ToolError(error_type="tool_not_found", message=f"{self._name} has no tools")
-        return ToolOutcome(tool_name=call.tool_name, error=error)
 
     def close(self) -> Any:
         """Close the environment."""

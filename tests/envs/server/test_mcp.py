@@ -4,11 +4,14 @@ import asyncio
 import json
 import threading
 
+import httpx
 import mcp
 import pytest
 from websockets.exceptions import ConnectionClosedOK
 from websockets.sync.client import connect
 
+from guerdon import create_app
+from guerdon.envs import ASGITransport
 from guerdon.envs.server.mcp import answer_content, answer_text
 from tests.envs.server.worlds import RESET, STATE, AsyncCounter, Counter, Raw
 
@@ -232,6 +235,22 @@ def test_mcp_calls_async_tools(serve):
     served = serve(AsyncCounter)
     session = create(served)
     assert [add(served, 2, session_id=session) for _ in range(2)] == [2, 4]
+
+
+def test_mcp_has_no_tools_of_another_environment(play):
+    assert result(play(), "tools/list") == {"tools": []}
+    reported = error(play(), "tools/call", name="add")
+    assert (reported["code"], "Echo has no tools" in reported["message"]) == (-32603, True)
+
+
+def test_mcp_initialize_works_without_a_lifespan():
+    async def play():
+        transport = ASGITransport(create_app(Counter, env_name="counter"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+            return (await http.post("/mcp", json=request)).json()["result"]
+
+    assert asyncio.run(play())["serverInfo"]["name"] == "counter"
 
 
 # Sessions -----------------------------------------------------------------------------------

@@ -56,13 +56,15 @@ class RpcError(Exception):
         code: JSON-RPC's code.
         message: What was wrong.
         data: Further fields.
+        number: The ID of what is not a request, as far as it has one.
     """
 
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
+    def __init__(self, code: int, message: str, data: Any = None, *, number: Any = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.data = data
+        self.number = number
 
 
 class RpcRequest(BaseModel):
@@ -105,7 +107,7 @@ def check_request(content: Any) -> RpcRequest:
     """Return the content of a JSON text as a request.
 
     Raises:
-        RpcError: It is not one; `data` has its ID, if that can be read.
+        RpcError: It is not one.
     """
     try:
         return RpcRequest.model_validate(content)
@@ -113,7 +115,7 @@ def check_request(content: Any) -> RpcRequest:
         number = content.get("id") if isinstance(content, dict) else None
         number = number if type(number) in (int, str) else None
         message = f"the request is not valid: {summarize(error)}"
-        raise RpcError(INVALID_REQUEST, message, {"id": number}) from None
+        raise RpcError(INVALID_REQUEST, message, number=number) from None
 
 
 async def answer(request: RpcRequest, methods: Mapping[str, Method]) -> dict[str, Any]:
@@ -146,19 +148,17 @@ async def answer_content(content: Any, methods: Mapping[str, Method]) -> dict[st
 
     """
     try:
-        request = check_request(content)
+        return await answer(check_request(content), methods)
     except RpcError as error:
         return error_answer(error)
-    return await answer(request, methods)
 
 
 async def answer_text(text: str | bytes, methods: Mapping[str, Method]) -> str:
     """Answer a request that is not parsed yet."""
     try:
-        request = parse_request(text)
+        return json.dumps(await answer(parse_request(text), methods))
     except RpcError as error:
         return json.dumps(error_answer(error))
-    return json.dumps(await answer(request, methods))
 
 
 def error_answer(
@@ -167,11 +167,8 @@ def error_answer(
     """Return the answer for an error; `number` is the ID of the request."""
     if isinstance(error, ProtocolError):
         error = RpcError(_CODES.get(error.code, SERVER_ERROR), error.message, error.details or None)
-    data = error.data
-    if error.code == INVALID_REQUEST and isinstance(data, dict) and "id" in data:
-        number, data = data["id"], None
-    content = {"code": error.code, "message": error.message, "data": data}
-    return {"jsonrpc": "2.0", "id": number, "error": content}
+    content = {"code": error.code, "message": error.message, "data": error.data}
+    return {"jsonrpc": "2.0", "id": error.number if number is None else number, "error": content}
 
 
 def error_text(error: ProtocolError) -> str:

@@ -26,7 +26,6 @@ from guerdon.envs.server.mcp import (
     INVALID_REQUEST,
     Method,
     RpcError,
-    RpcRequest,
     answer,
     answer_text,
     error_answer,
@@ -88,7 +87,7 @@ class McpEndpoint:
             unknown = RpcError(INVALID_REQUEST, f"the versions of MCP here are {versions}")
             return _response(error_answer(unknown, sent.id), 400)
         else:
-            return _response(await self._answer_in(session, sent))
+            methods = {"ping": _ping, **self._tools(session, is_standard=True)}
         return _response(await answer(sent, methods), headers=headers)
 
     async def websocket(self, websocket: WebSocket) -> None:
@@ -98,11 +97,6 @@ class McpEndpoint:
         await manager.serve(connection, lambda: manager.begin(RpcSession, connection))
 
     # A client of MCP ----------------------------------------------------------------------------
-
-    async def _answer_in(self, session: SharedSession, sent: RpcRequest) -> dict[str, Any]:
-        """Answer a request of MCP in its session."""
-        tools = self._tools(session, is_standard=True)
-        return await answer(sent, {"ping": _ping, **tools})
 
     async def _initialize(self, headers: dict[str, str], params: dict[str, Any]) -> dict[str, Any]:
         """Make a session and begin an episode, whose first messages are the instructions."""
@@ -116,6 +110,7 @@ class McpEndpoint:
         async def begin(session: SharedSession) -> None:
             await manager.reset(session.runner, ResetRequest(), session=session.id, encode=read)
 
+        await manager.configuration()  # has the name, also of an application without a lifespan
         session = await self._shared.create(begin)
         headers[SESSION_HEADER] = session.key
         asked = params.get("protocolVersion")
@@ -158,10 +153,7 @@ class McpEndpoint:
         return await self._call_fresh(request, method, call)
 
     async def _create(self, params: dict[str, Any]) -> dict[str, Any]:
-        async def begin(session: SharedSession) -> None:
-            """Leave it to the client to reset the environment."""
-
-        return {"session_id": (await self._shared.create(begin)).key}
+        return {"session_id": (await self._shared.create()).key}
 
     async def _close(self, params: dict[str, Any]) -> dict[str, Any]:
         session = self._find(params)

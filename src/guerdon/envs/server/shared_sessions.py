@@ -164,11 +164,13 @@ class SharedSessions:
         self._sessions: dict[str, SharedSession] = {}
         self._running: set[asyncio.Task[Any]] = set()
 
-    async def create(self, begin: Callable[[SharedSession], Awaitable[Any]]) -> SharedSession:
+    async def create(
+        self, begin: Callable[[SharedSession], Awaitable[Any]] | None = None
+    ) -> SharedSession:
         """Make a session with an environment.
 
         Args:
-            begin: Called with it before it has its ID.
+            begin: Called with it before it has its ID; by default the client resets it.
 
         Raises:
             ProtocolError: All sessions are taken, the environment can't be made, or `begin` failed.
@@ -180,7 +182,8 @@ class SharedSessions:
 
         async def opened() -> None:
             await session.open()
-            await begin(session)
+            if begin is not None:
+                await begin(session)
 
         try:
             await session.call(opened)

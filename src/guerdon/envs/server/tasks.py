@@ -8,8 +8,8 @@ episode: by OpenEnv's convention a client passes the place of a task to ``reset`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
@@ -21,8 +21,6 @@ from guerdon._validation import did_you_mean, shown
 from guerdon.envs.server.protocol import ErrorCode, ProtocolError
 from guerdon.envs.server.sessions import SessionManager
 from guerdon.envs.wire import data_json, read_json
-
-BodyT = TypeVar("BodyT", bound="SplitRequest")
 
 # The most tasks of an answer.
 MAX_TASKS = 10_000
@@ -64,47 +62,27 @@ class TaskEndpoints:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        posted: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "tasks": self.tasks,
-            "num_tasks": self.num_tasks,
-            "task": self.task,
-            "task_range": self.task_range,
-        }
-        return [
-            Route("/{environment}/splits", self.splits),
-            *(Route(f"/{{environment}}/{path}", posted[path], methods=["POST"]) for path in posted),
+        posted = [
+            Route(f"/{{environment}}/{path}", self._endpoint(*each), methods=["POST"])
+            for path, each in _POSTED.items()
         ]
+        return [Route("/{environment}/splits", self.splits), *posted]
 
     async def splits(self, request: Request) -> Response:
         """Return the splits."""
         splits = await self._splits(request)
         types = {name: name if name in _TYPES else "validation" for name in splits}
-        return await _answer([{"name": name, "type": types[name]} for name in splits])
+        return await _response([{"name": name, "type": types[name]} for name in splits])
 
-    async def tasks(self, request: Request) -> Response:
-        """Return all tasks of a split."""
-        _, tasks = await self._split(request, SplitRequest)
-        name = self._sessions.metadata["name"]
-        return await _answer({"tasks": _slice(tasks, slice(None)), "env_name": name})
+    def _endpoint(self, kind: type[SplitRequest], answer: Callable[..., Any]) -> Any:
+        async def endpoint(request: Request) -> Response:
+            body, tasks = await self._split(request, kind)
+            content = await asyncio.to_thread(answer, body, tasks)
+            if kind is SplitRequest and "tasks" in content:
+                content["env_name"] = self._sessions.metadata["name"]
+            return await _response(content)
 
-    async def num_tasks(self, request: Request) -> Response:
-        """Return the number of tasks of a split."""
-        _, tasks = await self._split(request, SplitRequest)
-        return await _answer({"num_tasks": len(tasks)})
-
-    async def task(self, request: Request) -> Response:
-        """Return one task."""
-        body, tasks = await self._split(request, TaskRequest)
-        if not -len(tasks) <= body.index < len(tasks):
-            raise HTTPException(
-                400, f"Invalid task index {body.index}: the split has {len(tasks)} tasks"
-            )
-        return await _answer({"task": tasks[body.index]})
-
-    async def task_range(self, request: Request) -> Response:
-        """Return the tasks of a range."""
-        body, tasks = await self._split(request, TaskRangeRequest)
-        return await _answer({"tasks": _slice(tasks, slice(body.start, body.stop))})
+        return endpoint
 
     async def _splits(self, request: Request) -> Mapping[str, Sequence[Any]]:
         sessions = self._sessions
@@ -116,7 +94,9 @@ class TaskEndpoints:
             raise HTTPException(501, f"{known} has no tasks: it sets no `public_tasks`")
         return sessions.tasks
 
-    async def _split(self, request: Request, kind: type[BodyT]) -> tuple[BodyT, Sequence[Any]]:
+    async def _split(
+        self, request: Request, kind: type[SplitRequest]
+    ) -> tuple[SplitRequest, Sequence[Any]]:
         splits = await self._splits(request)
         try:
             content = read_json(await request.body())
@@ -131,15 +111,31 @@ class TaskEndpoints:
         return body, splits[body.split]
 
 
-def _slice(tasks: Sequence[Any], part: slice) -> list[Any]:
-    places = range(len(tasks))[part]
+def _one(body: TaskRequest, tasks: Sequence[Any]) -> dict[str, Any]:
+    if not -len(tasks) <= body.index < len(tasks):
+        problem = f"Invalid task index {body.index}: the split has {len(tasks)} tasks"
+        raise HTTPException(400, problem)
+    return {"task": tasks[body.index]}
+
+
+def _slice(body: SplitRequest, tasks: Sequence[Any]) -> dict[str, Any]:
+    limits = (body.start, body.stop) if isinstance(body, TaskRangeRequest) else (None, None)
+    places = range(len(tasks))[slice(*limits)]
     if len(places) > MAX_TASKS:
-        raise HTTPException(
-            400, f"{len(places)} tasks are more than an answer has, {MAX_TASKS}; use task_range"
-        )
-    return [tasks[place] for place in places]
+        problem = f"{len(places)} tasks are more than an answer has, {MAX_TASKS}; use task_range"
+        raise HTTPException(400, problem)
+    return {"tasks": [tasks[place] for place in places]}
 
 
-async def _answer(content: Any) -> Response:
+# The paths below the environment's name, with their body and what computes the answer.
+_POSTED: dict[str, tuple[type[SplitRequest], Callable[..., Any]]] = {
+    "tasks": (SplitRequest, _slice),
+    "num_tasks": (SplitRequest, lambda body, tasks: {"num_tasks": len(tasks)}),
+    "task": (TaskRequest, _one),
+    "task_range": (TaskRangeRequest, _slice),
+}
+
+
+async def _response(content: Any) -> Response:
     text = await asyncio.to_thread(data_json, content)
     return Response(text, media_type="application/json")
