@@ -764,11 +764,6 @@ def test_runner_calls_tools_outside_of_a_step(factory):
     assert (results, state.step_count) == ([2, 4], 0)
 
 
-class AsyncWorld(World):
-    async def step_async(self, action, timeout_s=None, **kwargs):
-        return super().step(action)
-
-
 @pytest.mark.parametrize("factory", [World, AsyncWorld])
 def test_runner_has_no_tools_of_another_environment(factory):
     async def play(runner):
