@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _run_groups(python: str) -> dict[str, list[Finding]]:
-    """Run all groups of checks, on one server of each library."""
+    """Run all groups of checks, on servers of each library."""
 
     def on_their_python(module: str, *urls: str) -> Finder:
         source = {"PYTHONPATH": str(ROOT / "src")}
@@ -69,6 +69,9 @@ def _run_groups(python: str) -> dict[str, list[Finding]]:
         with (
             _served([sys.executable, "-m", "interop.echo_environment"]) as ours,
             _served([python, "-m", "interop.theirs.server"]) as theirs,
+            _served([sys.executable, "-m", "interop.tool_environment"]) as our_tools,
+            _served([sys.executable, "-m", "interop.tool_environment", "production"]) as production,
+            _served([python, "-m", "interop.theirs.tool_server"]) as their_tools,
         ):
             # Some checks use a server's whole capacity, so concurrent groups use different servers.
             clients = {
@@ -81,8 +84,15 @@ def _run_groups(python: str) -> dict[str, list[Finding]]:
                     "rollouts", theirs, ours
                 ),
             }
-            rest = {"our worker, their server": on_our_python("rollouts", theirs)}
-            return _all_of(clients) | _all_of(worker) | _all_of(rest)
+            rest = {
+                "our worker, their server": on_our_python("rollouts", theirs),
+                "their clients, our tools": on_their_python("tools", our_tools, production),
+                "their validator, our production mode": lambda: _validated(python, production),
+            }
+            ours_on_tools = {
+                "our clients, their tools": on_our_python("tools", their_tools, our_tools)
+            }
+            return _all_of(clients) | _all_of(worker) | _all_of(rest) | _all_of(ours_on_tools)
 
     with ThreadPoolExecutor(1) as thread:  # runs while the servers start
         alone = {"rubrics": on_their_python("trees"), "traces": on_their_python("traces")}

@@ -99,11 +99,8 @@ class EchoEnvironment(Environment[Say, Echoed, EchoState]):
         return self._state
 
 
-def main() -> None:
-    """Serve the environment until standard input ends, which is when the parent process exits."""
-    app = create_app(
-        EchoEnvironment, env_name="our echo", limits=ServerLimits(max_sessions=SESSIONS)
-    )
+def serve_with_parent(app: Any) -> None:
+    """Serve until standard input ends, which is when the parent process exits."""
 
     def stop_with_parent() -> None:
         sys.stdin.read()
@@ -114,6 +111,12 @@ def main() -> None:
 
     threading.Thread(target=stop_with_parent, daemon=True).start()
     serve(app, port=0, grace_s=1, ready=lambda url: print(url, flush=True))
+
+
+def main() -> None:
+    """Serve the environment."""
+    limits = ServerLimits(max_sessions=SESSIONS)
+    serve_with_parent(create_app(EchoEnvironment, env_name="our echo", limits=limits))
 
 
 if __name__ == "__main__":

@@ -71,9 +71,8 @@ class TheirEcho(Environment[EchoAction, Echoed, EchoState]):
         return self._state
 
 
-def main() -> None:
-    """Serve the environment until standard input ends."""
-    app = create_fastapi_app(TheirEcho, EchoAction, Echoed, max_concurrent_envs=SESSIONS)
+def serve_with_parent(app: Any) -> None:
+    """Serve until standard input ends."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
@@ -88,6 +87,13 @@ def main() -> None:
         f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True
     )  # connections queue until then
     server.run(sockets=[listener])
+
+
+def main() -> None:
+    """Serve the environment."""
+    serve_with_parent(
+        create_fastapi_app(TheirEcho, EchoAction, Echoed, max_concurrent_envs=SESSIONS)
+    )
 
 
 if __name__ == "__main__":

@@ -203,6 +203,10 @@ def test_serve_does_not_warn_of_an_address_with_a_token_or_on_the_loopback(servi
     assert "warning" not in err
 
 
+def test_serve_in_production_mode_has_no_calls_of_a_fresh_environment(serving):
+    assert serving("--production").ask("/state").status_code == 404
+
+
 # Rewards --------------------------------------------------------------------------------------
 
 REWARD = """

@@ -11,7 +11,15 @@ import pytest
 
 from guerdon import Environment, Observation
 from guerdon.envs.runner import EnvRunner, EnvThreads
-from guerdon.errors import EnvDefinitionError, EnvError, EnvTimeoutError, EpisodeError
+from guerdon.errors import (
+    EnvDefinitionError,
+    EnvError,
+    EnvTimeoutError,
+    EpisodeError,
+    InvalidArgumentError,
+)
+from guerdon.types import CallToolAction
+from tests.envs.server.worlds import AsyncCounter, Counter
 from tests.envs.worlds import SOON, Board, Half, Move, World
 
 SHORT = 0.05
@@ -723,3 +731,44 @@ def test_env_runner_a_started_step_that_raises_needs_a_new_environment():
             assert reason in str(calls[0])
 
     hosting(play, Broken, replaces_failed=True)
+
+
+# Tools -----------------------------------------------------------------------------------------
+
+
+def run_tools(factory, play):
+    async def run():
+        threads = EnvThreads(1)
+        runner = EnvRunner(factory, threads, timeout_s=SOON)
+        try:
+            await runner.open()
+            return await play(runner)
+        finally:
+            await runner.close(SOON)
+            threads.close()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("factory", [Counter, AsyncCounter])
+def test_runner_calls_tools_outside_of_a_step(factory):
+    async def play(runner):
+        names = [each.name for each in await runner.list_tools()]
+        await runner.reset()
+        call = CallToolAction(tool_name="add", arguments={"number": 2})
+        outcomes = [await runner.call_tool(call) for _ in range(2)]
+        return names, [each.result.data for each in outcomes], await runner.state()
+
+    names, results, state = run_tools(factory, play)
+    assert "add" in names
+    assert (results, state.step_count) == ([2, 4], 0)
+
+
+@pytest.mark.parametrize("factory", [World, AsyncWorld])
+def test_runner_has_no_tools_of_another_environment(factory):
+    async def play(runner):
+        assert await runner.list_tools() == []
+        await runner.call_tool(CallToolAction(tool_name="add"))
+
+    with pytest.raises(InvalidArgumentError, match="has no tools"):
+        run_tools(factory, play)

@@ -56,6 +56,9 @@ def serve(
     fail_on_reward_error: Annotated[
         bool, typer.Option("--fail-on-reward-error", help="A failed reward fails the step.")
     ] = False,
+    production: Annotated[
+        bool, typer.Option("--production", help="No /reset, /step and /state: sessions only.")
+    ] = False,
     log_format: Annotated[
         LogFormat, typer.Option("--log", help="Lines of text, or of JSON.")
     ] = LogFormat.text,
@@ -67,8 +70,9 @@ def serve(
     """Serve an environment over HTTP and WebSocket, to any client of OpenEnv's protocol.
 
     Each session has an environment of its own. SIGTERM or ctrl-C lets running steps finish, and
-    stops. The routes: /ws for sessions; /health, /metadata, /schema, /config, /config/audit,
-    /metrics, /openapi.json; and /reset, /step, /state, where each call has a new environment.
+    stops. The routes: /ws for sessions; /mcp for tools; /health, /metadata, /schema, /config,
+    /config/audit, /metrics, /openapi.json; and, unless --production, /reset, /step and /state,
+    where each call has a new environment.
     """  # fmt: skip
     from guerdon._validation import check_number, check_seconds
     from guerdon.config.pipeline import RewardPipeline, open_services
@@ -103,6 +107,7 @@ def serve(
             allowed_hosts=allow_host or (),
             fail_on_reward_error=fail_on_reward_error,
             processes=processes,
+            mode="production" if production else "simulation",
         )
         if with_parent:
             threading.Thread(target=_follow_parent, daemon=True).start()

@@ -26,6 +26,7 @@ from typing import (
 from pydantic import ValidationError
 
 from guerdon._background import run
+from guerdon._validation import shown
 from guerdon.errors import (
     EnvDefinitionError,
     InvalidObservationError,
@@ -164,6 +165,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
             the author sets it.
         after_done: Documents what a step after the episode's end does, in environments that allow
             one; the others raise `EpisodeError`.
+        public_tasks: The tasks that clients of a server may read, so without their answers: a
+            sequence of what JSON can represent, or one for each split by name. A sequence alone is
+            the split ``train``. By OpenEnv's convention a client begins a task with
+            ``reset(split="train", index=3)``, so that `reset` should accept both.
 
     Raises:
         EnvDefinitionError: When it is created, if it has no rubric, lacks a required method, or
@@ -176,6 +181,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     after_done: ClassVar[str] = ""
 
     agents: Sequence[str] = ()
+    public_tasks: Mapping[str, Sequence[Any]] | Sequence[Any] = ()
     rubric: Any = None
     transform: Callable[[Any], Any] | None = None
 
@@ -265,6 +271,23 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     def environment_id(self) -> str:
         """The environment's name, which clients of its server have, too."""
         return self.get_metadata().name
+
+    def _splits(self) -> dict[str, Sequence[Any]]:
+        """Return the public tasks by split.
+
+        Raises:
+            EnvDefinitionError: They are something else.
+        """
+        tasks = self.public_tasks
+        splits = dict(tasks) if isinstance(tasks, Mapping) else {"train": tasks} if tasks else {}
+        for name, each in splits.items():
+            is_sequence = hasattr(each, "__getitem__") and hasattr(each, "__len__")
+            if not (isinstance(name, str) and is_sequence) or isinstance(each, (str, Mapping)):
+                raise EnvDefinitionError(
+                    f"{type(self).__name__}.public_tasks must be a sequence, or a dict of sequences"
+                    f" by the name of the split, got {shown(tasks)}"
+                )
+        return splits
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Return a description of the environment; by default its name and its docstring."""

@@ -31,18 +31,21 @@ from guerdon._logging import step_logger
 from guerdon._validation import as_score, summarize
 from guerdon.envs.environment import Environment, StepRecorder
 from guerdon.envs.lock_watch import WatchedThread, lock_watch
+from guerdon.envs.tools import ToolEnvironment
 from guerdon.errors import (
     EnvDefinitionError,
     EnvError,
     EnvTimeoutError,
     EpisodeError,
     InvalidActionError,
+    InvalidArgumentError,
     InvalidObservationError,
 )
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.observation import Observation
 from guerdon.types.state import State
+from guerdon.types.tool_calls import CallToolAction, Tool, ToolOutcome
 
 if TYPE_CHECKING:
     from guerdon.config.runtime import RewardRuntime
@@ -269,6 +272,37 @@ class EnvAdapter:
                 f"{self._name}.state must return a State, got {type(state).__name__}"
             )
         return state
+
+    def list_tools(self) -> list[Tool]:
+        """Return the tools that the agent may call now; none of other environments."""
+        environment = self.environment
+        return environment.list_tools() if isinstance(environment, ToolEnvironment) else []
+
+    def call_tool(self, call: CallToolAction) -> Any:
+        """Call a tool outside of a step, without a reward.
+
+        Args:
+            call: The call.
+
+        Returns:
+            The `ToolOutcome`, or an awaitable of it if steps are async.
+
+        Raises:
+            InvalidArgumentError: The environment is no `ToolEnvironment`.
+            EnvError: The environment has failed.
+        """
+        environment = self.environment
+        if not isinstance(environment, ToolEnvironment):
+            raise InvalidArgumentError(f"{self._name} has no tools")
+        if self.step_is_async:
+            return self._call_tool_async(environment, call)
+        return environment._call(call, 0)
+
+    async def _call_tool_async(
+        self, environment: ToolEnvironment, call: CallToolAction
+    ) -> ToolOutcome:
+        with no_waiting("call_tool"):
+            return await environment._call_async(call, 0)
 
     def close(self) -> Any:
         """Close the environment."""
@@ -1042,6 +1076,23 @@ class EnvRunner:
         """
         state: State = await self.call(lambda adapter: adapter.state(), "state")
         return state
+
+    async def list_tools(self) -> list[Tool]:
+        """Return the tools that the agent may call now; raise as `state` does."""
+        tools: list[Tool] = await self.call(lambda adapter: adapter.list_tools(), "list_tools")
+        return tools
+
+    async def call_tool(self, call: CallToolAction) -> ToolOutcome:
+        """Call a tool outside of a step, with the time limit of a step; raise as `step` does."""
+        adapter = self.adapter
+        if adapter is None or self._failure:
+            self._refuse()
+        function = partial(adapter.call_tool, call)
+        is_async = adapter.step_is_async
+        outcome: ToolOutcome = await self._run(
+            function, "call_tool", self.timeout_s, is_async=is_async
+        )
+        return outcome
 
     async def call(self, function: Callable[[Any], Any], what: str) -> Any:
         """Call a function with the adapter in a thread.

@@ -75,6 +75,12 @@ def test_openapi_lists_all_paths(document):
     }
 
 
+def test_openapi_of_production_mode_has_no_calls_of_a_fresh_environment(serve):
+    paths = serve(Coding, mode="production").http.get("/openapi.json").json()["paths"]
+    assert not {"/state", "/reset", "/step"} & set(paths)
+    assert {"/mcp", "/schema"} <= set(paths)
+
+
 def references(value):
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):

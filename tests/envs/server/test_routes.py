@@ -7,8 +7,8 @@ import threading
 import httpx
 import pytest
 
-from guerdon import Gate, Rubric, Sequential, WeightedSum
-from guerdon.errors import EpisodeError
+from guerdon import Gate, Rubric, Sequential, WeightedSum, create_app
+from guerdon.errors import EpisodeError, InvalidArgumentError
 from guerdon.types import EnvironmentMetadata
 from tests.envs.server.worlds import Echo, Length, Said, counted
 
@@ -464,3 +464,19 @@ def test_http_calls_run_concurrently(serve):
     for caller in callers:
         caller.join()
     assert [answer.json()["reward"] for answer in answers] == [0.5] * 4
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/reset"), ("POST", "/step"), ("GET", "/state")]
+)
+def test_create_app_in_production_mode_has_sessions_only(serve, method, path):
+    served = serve(mode="production")
+    answer = served.http.request(method, path, json={})
+    assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
+    assert served.client().ask({"type": "reset"})["type"] == "observation"
+    assert served.http.get("/metadata").status_code == 200
+
+
+def test_create_app_rejects_an_unknown_mode():
+    with pytest.raises(InvalidArgumentError, match="`mode` must be 'simulation' or 'production'"):
+        create_app(Echo, mode="prod")

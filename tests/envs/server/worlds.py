@@ -8,7 +8,17 @@ import threading
 
 from websockets.sync.client import connect
 
-from guerdon import Action, Environment, Observation, Rubric, State
+from guerdon import (
+    Action,
+    Environment,
+    Observation,
+    Rubric,
+    State,
+    ToolEnvironment,
+    as_rubric,
+    tool,
+)
+from guerdon.errors import EnvError
 
 SOON = 30  # seconds after which what should happen is taken not to happen
 
@@ -74,6 +84,59 @@ class Counted(Echo):
 def counted(**methods):
     """A class of its own, whose numbers begin at 0."""
     return type("Fresh", (Counted,), {"__doc__": Counted.__doc__, **methods})
+
+
+class Counter(ToolEnvironment):
+    """Adds numbers, with tools."""
+
+    def __init__(self):
+        super().__init__(rubric=as_rubric(lambda action, observation: 1.0))
+        self.total = 0
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        self.total = 0
+        return self.begin("Add.", system="Be brief.", episode_id=episode_id)
+
+    def work(self):
+        """What `wait` does first."""
+
+    @tool
+    def add(self, number: int) -> int:
+        """Add a number."""
+        self.total += number
+        return self.total
+
+    @tool
+    def wait(self) -> int:
+        """Add 100, after some work."""
+        self.work()
+        return self.add(100)
+
+    @tool
+    def plain(self) -> str:
+        return "plain"
+
+    @tool
+    def fail(self) -> str:
+        raise ValueError("kaboom")
+
+    @tool
+    def break_down(self) -> str:
+        raise EnvError("the database is down")
+
+    @tool
+    def return_nan(self) -> float:
+        return float("nan")
+
+
+class AsyncCounter(Counter):
+    """The same with an async tool."""
+
+    @tool
+    async def add(self, number: int) -> int:
+        """Add a number."""
+        self.total += number
+        return self.total
 
 
 def step(text="hello", **more):

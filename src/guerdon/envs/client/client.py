@@ -23,6 +23,7 @@ from guerdon.envs.client.session import (
     parse_result,
     validated,
 )
+from guerdon.envs.client.tools import ToolClient
 from guerdon.envs.client.transport import (
     NetworkTransport,
     WebSocketTransport,
@@ -48,7 +49,7 @@ ObsT = TypeVar("ObsT")
 StateT = TypeVar("StateT")
 
 
-class EnvClient(ConfigClient, Generic[ActT, ObsT, StateT]):
+class EnvClient(ConfigClient, ToolClient, Generic[ActT, ObsT, StateT]):
     """A client of an environment on a server, guerdon's or any that speaks OpenEnv's protocol.
 
     It connects when it is first used or entered, and has one session, with an environment of its
@@ -287,6 +288,9 @@ class EnvClient(ConfigClient, Generic[ActT, ObsT, StateT]):
             where = shown_url(self.base_url)
             raise InvalidObservationError(f"{where} sent a state that is {state!r:.60}")
         return self._parse_state(state)
+
+    async def _rpc(self, request: dict[str, Any]) -> Any:
+        return await self._request(encode_message("mcp", request), "mcp")
 
     async def _request(self, message: bytes, kind: str) -> Any:
         session = await self._connected()

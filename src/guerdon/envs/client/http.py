@@ -14,6 +14,7 @@ from guerdon._http import ACCEPTED, read_answer, shown_url
 from guerdon._validation import check_token
 from guerdon.envs.client.config_updates import ConfigClient, field_error_line, versioned
 from guerdon.envs.client.session import parse_result
+from guerdon.envs.client.tools import ToolClient
 from guerdon.envs.client.transport import MAX_MESSAGE, http_url, httpx_options
 from guerdon.errors import (
     ClientError,
@@ -29,7 +30,7 @@ from guerdon.types.observation import StepResult
 __all__ = ["HTTPEnvClient", "SyncHTTPEnvClient"]
 
 
-class HTTPEnvClient(ConfigClient):
+class HTTPEnvClient(ConfigClient, ToolClient):
     """The stateless HTTP interface of a server: each call has a fresh environment.
 
     Use `EnvClient` for episodes, and this class for what needs none: health, schemas, the reward's
@@ -165,6 +166,9 @@ class HTTPEnvClient(ConfigClient):
         """Return the same client for synchronous code."""
         return SyncHTTPEnvClient(self)
 
+    async def _rpc(self, request: dict[str, Any]) -> Any:
+        return await self.post("/mcp", json=request)
+
     async def _request(self, method: str, path: str, body: Any) -> Any:
         if self._http is None:
             token = self._token
@@ -235,6 +239,8 @@ class SyncClient(SyncWrapper):
     post = sync_method(HTTPEnvClient.post)
     get_config = sync_method(HTTPEnvClient.get_config)
     update_config = sync_method(HTTPEnvClient.update_config)
+    list_tools = sync_method(HTTPEnvClient.list_tools)
+    call_tool = sync_method(HTTPEnvClient.call_tool)
 
 
 class SyncHTTPEnvClient(SyncClient):

@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute
 
-from guerdon._validation import check_token
+from guerdon._validation import check_choice, check_token
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.schema import RewardConfig
 from guerdon.envs.configured import with_pipeline
@@ -31,6 +31,8 @@ from guerdon.types.observation import Observation
 from guerdon.types.state import State
 
 __all__ = ["EnvApp", "create_app"]
+
+MODES = ("simulation", "production")
 
 
 class EnvApp(Starlette):
@@ -98,6 +100,7 @@ def create_app(
     allowed_hosts: Collection[str] = (),
     fail_on_reward_error: bool = False,
     processes: int = 1,
+    mode: str = "simulation",
 ) -> EnvApp:
     """Make an application that serves an environment, over HTTP and WebSocket.
 
@@ -133,6 +136,8 @@ def create_app(
         processes: How many processes the environments run in; with 1, in this one. Sessions are
             spread over them, and requests, limits, configuration and metrics are those of the
             whole.
+        mode: ``production`` serves no ``/reset``, ``/step`` and ``/state``, as OpenEnv's mode of
+            that name; sessions and tools are as in ``simulation``.
 
     Raises:
         InvalidArgumentError: An argument is invalid.
@@ -144,6 +149,7 @@ def create_app(
         raise InvalidArgumentError(
             f"`factory` must be an Environment class or a function, got {factory!r:.60}"
         )
+    check_choice("mode", mode, MODES)
     pipeline = RewardPipeline.of(reward) if reward is not None else None
     own = _environment_class(factory, pipeline, may_make=action_type is None)
     types = EnvTypes(
@@ -165,7 +171,7 @@ def create_app(
         processes=processes,
         name=env_name,
     )
-    routes = Endpoints(sessions, types).routes()
+    routes = Endpoints(sessions, types, is_production=mode == "production").routes()
     return EnvApp(sessions, routes, token=check_token(token), allowed_hosts=allowed_hosts)
 
 

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from pydantic import BaseModel
+from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
 from guerdon._validation import shown
@@ -26,6 +27,7 @@ from guerdon.envs.server.protocol import (
     unsendable,
 )
 from guerdon.envs.server.sessions import Connection, EnvSession, SessionEnd, SessionManager
+from guerdon.envs.server.shared_sessions import SharedSessions
 from guerdon.envs.wire import UNSENDABLE, Codec, codecs, frames
 
 # Seconds for which answers are gathered into one frame while other calls are running.
@@ -39,19 +41,24 @@ class WebSockets:
 
     Args:
         manager: The sessions.
+        shared: Those that have an ID, which ``?session_id=`` attaches a WebSocket to.
     """
 
-    def __init__(self, manager: SessionManager) -> None:
+    def __init__(self, manager: SessionManager, shared: SharedSessions | None = None) -> None:
         self._manager = manager
+        self._shared = shared or SharedSessions(manager)
         self._codecs = codecs()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a WebSocket, in batches if the client offers a sub-protocol that is known."""
         offered = scope.get("subprotocols", ())
         chosen = next((each for each in offered if each in self._codecs), None)
-        if chosen is None:
+        key = QueryParams(scope.get("query_string", b"")).get("session_id")
+        if chosen is None and not key:
             return self._manager(scope, receive, send)
         connection = Connection(receive, send, self._manager.limits.send_timeout_s)
+        if chosen is None:
+            return self._shared.serve(connection, str(key))
         return BatchConnection(self._manager, connection, self._codecs[chosen]).run()
 
 

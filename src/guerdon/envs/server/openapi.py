@@ -19,6 +19,7 @@ Schema = dict[str, Any]
 _OBJECT: Schema = {"type": "object"}
 _STRING: Schema = {"type": "string"}
 _FAILURES = {
+    "404": "There is no session with the ID in Mcp-Session-Id.",
     "409": "No episode is running, in an environment that requires one.",
     "408": "The body took too long.",
     "412": "The configuration has changed since the version in If-Match.",
@@ -50,12 +51,13 @@ class EnvTypes(NamedTuple):
     state: type[State]
 
 
-def openapi_document(title: str, types: EnvTypes) -> Schema:
+def openapi_document(title: str, types: EnvTypes, *, is_production: bool = False) -> Schema:
     """Describe the HTTP interface of a server.
 
     Args:
         title: The environment's name.
         types: The environment's classes.
+        is_production: Whether there are no calls of a fresh environment.
     """
     step_request = create_model("StepRequest", __base__=StepRequest, action=(types.action, ...))
     result = create_model(
@@ -117,9 +119,12 @@ def openapi_document(title: str, types: EnvTypes) -> Schema:
         "/state": {"get": operation("The state of a fresh environment.", state, calls)},
         "/reset": {"post": operation("Resets a fresh environment.", results, posted, reset)},
         "/step": {"post": operation("Steps a fresh environment.", results, posted, step)},
-        "/mcp": {"post": operation("JSON-RPC.", _OBJECT, rejected, _OBJECT)},
+        "/mcp": {"post": operation("JSON-RPC.", _OBJECT, ("404", *rejected), _OBJECT)},
     }
     paths["/reset"]["post"]["requestBody"]["required"] = False
+    if is_production:
+        for path in ("/state", "/reset", "/step"):
+            del paths[path]
     metrics = paths["/metrics"]["get"]["responses"]["200"]
     metrics["content"] = {"text/plain": {"schema": _STRING}}
     return {

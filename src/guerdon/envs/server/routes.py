@@ -12,11 +12,12 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket
 
 from guerdon.envs.runner import EnvRunner
 from guerdon.envs.server.batches import WebSockets
 from guerdon.envs.server.limits import BodyLimits
+from guerdon.envs.server.mcp import RpcError
+from guerdon.envs.server.mcp_endpoint import McpEndpoint
 from guerdon.envs.server.monitoring import log
 from guerdon.envs.server.openapi import EnvTypes, openapi_document
 from guerdon.envs.server.protocol import (
@@ -24,11 +25,12 @@ from guerdon.envs.server.protocol import (
     ProtocolError,
     ResetRequest,
     StepRequest,
-    answer_json_rpc_text,
     config_error,
     error_data,
 )
-from guerdon.envs.server.sessions import Connection, SessionEnd, SessionManager
+from guerdon.envs.server.sessions import SessionManager
+from guerdon.envs.server.shared_sessions import SharedSessions
+from guerdon.envs.server.tasks import TaskEndpoints
 from guerdon.envs.wire import read_json
 from guerdon.errors import RewardConfigError
 from guerdon.rubrics.failure import describe_failure
@@ -42,18 +44,31 @@ class Endpoints:
     Args:
         sessions: The sessions, which the calls share their limits with.
         types: The environment's classes.
+        is_production: Whether there are no calls of a fresh environment over HTTP.
     """
 
-    def __init__(self, sessions: SessionManager, types: EnvTypes) -> None:
+    def __init__(
+        self, sessions: SessionManager, types: EnvTypes, *, is_production: bool = False
+    ) -> None:
         self._sessions = sessions
         self._types = types
+        self._is_production = is_production
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes."""
         limits = self._sessions.limits
         schemas = [model.model_json_schema() for model in self._types]
         schema = dict(zip(self._types._fields, schemas, strict=True))
-        openapi = openapi_document(self._sessions.name or "environment", self._types)
+        openapi = openapi_document(
+            self._sessions.name or "environment", self._types, is_production=self._is_production
+        )
+        shared = SharedSessions(self._sessions)
+        mcp = McpEndpoint(self._sessions, shared, self._call_fresh)
+        simulation = [
+            Route("/state", self.state),
+            Route("/reset", self.reset, methods=["POST"]),
+            Route("/step", self.step, methods=["POST"]),
+        ]
         config_limits = Middleware(
             BodyLimits,
             max_bytes=limits.max_config_bytes,
@@ -69,12 +84,11 @@ class Endpoints:
             Route("/config/audit", self.audit),
             Route("/metrics", self.metrics),
             Route("/openapi.json", _constant(openapi)),
-            Route("/state", self.state),
-            Route("/reset", self.reset, methods=["POST"]),
-            Route("/step", self.step, methods=["POST"]),
-            Route("/mcp", self.mcp, methods=["POST"]),
-            WebSocketRoute("/ws", WebSockets(self._sessions)),
-            WebSocketRoute("/mcp", self.mcp_websocket),
+            *([] if self._is_production else simulation),
+            Route("/mcp", mcp.http, methods=["POST", "DELETE"]),
+            *TaskEndpoints(self._sessions).routes(),
+            WebSocketRoute("/ws", WebSockets(self._sessions, shared)),
+            WebSocketRoute("/mcp", mcp.websocket),
         ]
 
     # About the environment ----------------------------------------------------------------------
@@ -151,34 +165,14 @@ class Endpoints:
 
         return await self._call(request, "step", call)
 
-    async def mcp(self, request: Request) -> Response:
-        """Answer a JSON-RPC request; always with 200, as in the protocol."""
-        return _json_text_response(answer_json_rpc_text(await request.body()))
-
-    async def mcp_websocket(self, websocket: WebSocket) -> None:
-        """Answer JSON-RPC requests, in the place of a session."""
-        limits = self._sessions.limits
-        connection = Connection(websocket.receive, websocket.send, limits.send_timeout_s)
-        code, reason = 1000, "idle"
-        try:
-            await connection.accept()
-            with self._sessions.slot():
-                while True:
-                    async with asyncio.timeout(limits.idle_timeout_s):
-                        request = await connection.receive()
-                    async with asyncio.timeout(limits.send_timeout_s):
-                        await connection.send(answer_json_rpc_text(request))
-        except ProtocolError as error:
-            code, reason = 1013, error.code
-        except TimeoutError:
-            pass
-        except SessionEnd:
-            return  # the client has left
-        await connection.close(code, reason)
-
     async def _call(
         self, request: Request, what: str, call: Callable[[EnvRunner], Awaitable[bytes]]
     ) -> Response:
+        return _json_text_response(await self._call_fresh(request, what, call))
+
+    async def _call_fresh(
+        self, request: Request, what: str, call: Callable[[Any], Awaitable[Any]]
+    ) -> Any:
         """Call a fresh environment, as long as the client waits."""
         with self._sessions.slot():
             calling = asyncio.ensure_future(self._call_environment(what, call))
@@ -187,19 +181,17 @@ class Endpoints:
                 await asyncio.wait({calling, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 if not calling.done():
                     raise ClientDisconnect
-                return _json_text_response(calling.result())
+                return calling.result()
             finally:
                 leaving.cancel()
                 calling.cancel()
                 await asyncio.wait({calling})
 
-    async def _call_environment(
-        self, what: str, call: Callable[[EnvRunner], Awaitable[bytes]]
-    ) -> bytes:
+    async def _call_environment(self, what: str, call: Callable[[Any], Awaitable[Any]]) -> Any:
         try:
             async with self._sessions.environment() as runner:
                 return await call(runner)
-        except ProtocolError:
+        except (ProtocolError, RpcError):
             raise
         except Exception as error:
             raise self._sessions.failure(what, error) from error

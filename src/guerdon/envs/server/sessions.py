@@ -9,10 +9,11 @@ import itertools
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope, Send
@@ -24,12 +25,12 @@ from guerdon.envs.configured import PipelineFactory, refused_by_environment, wit
 from guerdon.envs.environment import ERROR, HANDLED
 from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
 from guerdon.envs.server.limits import ServerLimits
+from guerdon.envs.server.mcp import ToolMethods, answer_content, socket_methods
 from guerdon.envs.server.monitoring import Metrics, log
 from guerdon.envs.server.protocol import (
     ErrorCode,
     ProtocolError,
     ResetRequest,
-    answer_json_rpc,
     config_error,
     error_frame,
     observation_json,
@@ -47,6 +48,7 @@ from guerdon.errors import (
 )
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.action import Action
+from guerdon.types.tool_calls import CallToolAction, Tool, ToolOutcome
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -90,12 +92,21 @@ class Connection:
         receive: Returns the next ASGI event.
         send: Takes an ASGI event.
         close_timeout_s: Seconds that a client may take to read the last messages.
+        error_text: Returns the message for an error that closes the connection.
     """
 
-    def __init__(self, receive: Receive, send: Send, close_timeout_s: float) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        close_timeout_s: float,
+        *,
+        error_text: Callable[[ProtocolError], str] = error_frame,
+    ) -> None:
         self._receive = receive
         self._send = send
         self._close_timeout_s = close_timeout_s
+        self._error_text = error_text
         self._early: deque[MutableMapping[str, Any]] = deque()
 
     async def accept(self, *, subprotocol: str | None = None, name: str | None = None) -> None:
@@ -155,7 +166,7 @@ class Connection:
         with contextlib.suppress(SessionEnd, TimeoutError):
             async with asyncio.timeout(self._close_timeout_s):
                 if error is not None:
-                    await self.send(error_frame(error))
+                    await self.send(self._error_text(error))
                 await self._emit({"type": "websocket.close", "code": code, "reason": reason})
 
     async def _emit(self, event: MutableMapping[str, Any]) -> None:
@@ -192,6 +203,7 @@ class SessionManager:
         name: The same, as far as it was given.
         runtime: The reward configuration of all sessions; None before `configuration` was called.
         metadata: The environment's metadata; empty before that.
+        tasks: The environment's public tasks by split; likewise.
         metrics: What the server counts.
         sessions: The open sessions.
         calls: How many calls over HTTP and WebSockets of JSON-RPC are running.
@@ -220,6 +232,7 @@ class SessionManager:
         self.limits = limits
         self.runtime: RewardRuntime | None = None
         self.metadata: dict[str, Any] = {}
+        self.tasks: Mapping[str, Sequence[Any]] = {}
         self.metrics = Metrics()
         self.sessions: set[EnvSession] = set()
         self.metrics.sessions.set_function(lambda: len(self.sessions))
@@ -316,13 +329,13 @@ class SessionManager:
                 await asyncio.to_thread(self._pipeline.make)  # reports errors of the file first
                 await self._pipeline.check_services_async()
             async with self.environment(is_here=True) as runner:
-                metadata, runtime = await runner.call(self._inspect, "inspecting the environment")
+                seen = await runner.call(self._inspect, "inspecting the environment")
             if self.runtime is None:  # a concurrent call may have been faster
-                name = self.name or metadata["name"]
-                self.metadata, self.runtime = {**metadata, "name": name}, runtime
+                metadata, self.tasks, self.runtime = seen
+                self.metadata = {**metadata, "name": self.name or metadata["name"]}
         return self.runtime
 
-    def _inspect(self, adapter: EnvAdapter) -> tuple[dict[str, Any], RewardRuntime]:
+    def _inspect(self, adapter: EnvAdapter) -> tuple[Any, Any, RewardRuntime]:
         environment = adapter.environment
         config = self._pipeline.config if self._pipeline is not None else None
         runtime = environment._runtime
@@ -333,7 +346,7 @@ class SessionManager:
                 rubric = copy.deepcopy(rubric)
             runtime = RewardRuntime(rubric, config=config, own=own)
         runtime.to_dict()  # raises now what it would raise later
-        return environment.get_metadata().model_dump(), runtime
+        return environment.get_metadata().model_dump(), environment._splits(), runtime
 
     async def update(self, runtime: RewardRuntime, change: Any, **kwargs: Any) -> dict[str, Any]:
         """Change a configuration, once an environment has accepted what is its own.
@@ -402,16 +415,29 @@ class SessionManager:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one session over a WebSocket."""
         connection = Connection(receive, send, self.limits.send_timeout_s)
+        await self.serve(connection, lambda: self.begin(Session, connection))
+
+    def begin(self, kind: type[Session], connection: Connection) -> Session:
+        """Return a new session of a WebSocket.
+
+        Raises:
+            ProtocolError: All sessions are taken.
+        """
+        self.check_capacity()
+        session = kind(self, connection)
+        self.add(session)
+        return session
+
+    async def serve(self, connection: Connection, begin: Callable[[], Session]) -> None:
+        """Accept a WebSocket and serve its session, which `begin` returns, or refuse it."""
         try:
             await connection.accept(name=self.metadata.get("name"))
-            self.check_capacity()
+            session = begin()
         except SessionEnd:
             return  # the client has left
         except ProtocolError as error:
             await connection.close(1000, error.code, error)
             return
-        session = Session(self, connection)
-        self.add(session)
         await session.run()
 
     def add(self, session: EnvSession) -> None:
@@ -547,6 +573,26 @@ class SessionManager:
         except Exception as error:
             raise self.failure("state", error, session=session) from error
 
+    def tools(
+        self, runner: Runner, *, session: int | None = None, is_standard: bool = False
+    ) -> ToolMethods:
+        """Return the methods of an environment's tools, whose calls and failures are counted."""
+
+        async def list_tools() -> list[Tool]:
+            try:
+                return await runner.list_tools()
+            except Exception as error:
+                raise self.failure("list_tools", error, session=session) from error
+
+        async def call_tool(call: CallToolAction) -> ToolOutcome:
+            self.metrics.calls.labels("call_tool").inc()
+            try:
+                return await runner.call_tool(call)
+            except Exception as error:
+                raise self.failure("call_tool", error, session=session) from error
+
+        return ToolMethods(list_tools, call_tool, is_standard=is_standard)
+
     def count_refusal(self, error: ProtocolError) -> None:
         """Count a request that was refused, unless `failure` has counted it."""
         if error.code is not ErrorCode.EXECUTION_ERROR:
@@ -622,6 +668,7 @@ class EnvSession:
 
     Attributes:
         id: Its number, for the log.
+        key: Its ID for clients, which can't be guessed.
         runtime: The reward configuration of this session, if it has changed that for itself.
         runner: Runs the environment.
         is_waiting: Whether it waits for the client, or for its environment to be made.
@@ -633,6 +680,7 @@ class EnvSession:
 
     def __init__(self, manager: SessionManager) -> None:
         self.id = next(_numbers)
+        self.key = str(uuid4())
         self.runtime: RewardRuntime | None = None
         self.is_waiting = True
         self.last_active = math.inf
@@ -785,10 +833,15 @@ class Session(EnvSession):
             answer = {"type": "config", "data": await self.configure(data)}
             return json.dumps(answer, allow_nan=False, default=str)
         elif kind == "mcp":
-            return json.dumps({"type": "mcp", "data": answer_json_rpc(data)})
+            answer = await answer_content(data, self.rpc_methods())
+            return json.dumps({"type": "mcp", "data": answer})
         else:
             raise SessionEnd("client closed")
         return f'{{"type":"observation","data":{content.decode()}}}'
+
+    def rpc_methods(self) -> dict[str, Any]:
+        """Return the methods of JSON-RPC."""
+        return socket_methods(self._manager.tools(self.runner, session=self.id), self.key)
 
     # Watching the client while its environment works --------------------------------------------
 

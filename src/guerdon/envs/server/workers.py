@@ -185,6 +185,14 @@ class WorkerRunner:
         """Return the state of the episode."""
         return await self.call("state")
 
+    async def list_tools(self) -> Any:
+        """Return the tools that the agent may call now."""
+        return await self.call("list_tools")
+
+    async def call_tool(self, call: Any) -> Any:
+        """Call a tool outside of a step."""
+        return await self.call("call_tool", call)
+
     async def close(self, timeout_s: float) -> None:
         """Close the environment, and abandon the call that it is in."""
         if self.worker is None:
