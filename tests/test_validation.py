@@ -1,4 +1,4 @@
-"""Argument checks: check_seconds and check_token."""
+"""Argument checks: check_seconds and check_token; errors of pydantic."""
 
 import math
 import string
@@ -7,9 +7,10 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from guerdon import EnvClient, create_app
-from guerdon._validation import check_seconds, check_token
+from guerdon._validation import check_seconds, check_token, field_errors, summarize
 from guerdon.errors import InvalidArgumentError
 from tests.envs.worlds import World
 
@@ -81,3 +82,29 @@ def test_check_token_rejects_an_invalid_character_anywhere(token, odd, data):
 def test_create_app_and_env_client_reject_an_invalid_token(use):
     with pytest.raises(InvalidArgumentError, match="printable ASCII"):
         use("secret\n")
+
+
+def errors_of(count):
+    """What pydantic raises for a list with so many errors."""
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(list[int]).validate_python(["x"] * count)
+    return caught.value
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 100])
+def test_field_errors_lists_up_to_100_errors(count):
+    error = errors_of(count)
+    listed = field_errors(error)
+    assert [each["loc"] for each in listed] == [(place,) for place in range(count)]
+    assert all(set(each) == {"type", "loc", "msg"} for each in listed)
+    named = summarize(error).split("; ")
+    assert [each[:3] for each in named[:3]] == ["0: ", "1: ", "2: "][:count]
+    assert named[3:] == ([f"and {count - 3} more"] if count > 3 else [])
+
+
+@pytest.mark.parametrize(("count", "shown"), [(101, "101"), (20_000, "20,000")])
+def test_field_errors_counts_more_than_100_errors(count, shown):
+    error = errors_of(count)
+    text = f"{shown} errors; they are listed if there are at most 100"
+    assert field_errors(error) == [{"type": "too_many_errors", "loc": [], "msg": text}]
+    assert summarize(error) == text

@@ -772,3 +772,21 @@ def test_runner_has_no_tools_of_another_environment(factory):
 
     with pytest.raises(InvalidArgumentError, match="has no tools"):
         run_tools(factory, play)
+
+
+def test_env_runner_a_cancelled_reset_abandons_a_broken_environment_whose_close_hangs(hanging):
+    kind = hanging("close")
+
+    async def play(runner):
+        await runner.reset()
+        runner.step_failed(OSError("broken"))
+        reset = asyncio.ensure_future(runner.reset())
+        await heard(kind.hanging)
+        reset.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reset
+        assert runner.threads.stuck == 1
+        await runner.reset()
+        assert kind.notes == ["make", "reset", "close", "make", "reset"]
+
+    hosting(play, kind, size=1, replaces_failed=True)

@@ -298,6 +298,37 @@ def test_env_threads_a_cleanup_that_raises_is_logged_and_the_thread_continues(ca
     assert "closing an abandoned environment failed" in caplog.text
 
 
+def test_env_threads_replace_a_thread_that_hangs_in_a_cleanup():
+    async def main():
+        threads, collector = EnvThreads(1), Collector()
+        ended, closing, go = threading.Event(), threading.Event(), threading.Event()
+
+        class Ends(EnvCall):
+            def run(self):
+                super().run()
+                ended.set()
+
+        def close():
+            closing.set()
+            assert go.wait(SOON)
+
+        job = Ends(lambda: None, "the call")
+        submit(threads, [job])
+        assert ended.wait(SOON)  # this blocks the loop, so that nothing has collected it
+        threads.abandon(job, Closes(close))
+        await heard(closing)
+        assert threads.stuck == 1
+        submit(threads, [call_of(lambda: "next", collector.finish)])
+        await collector.have(1)
+        go.set()
+        while threads.stuck:
+            submit(threads, [call_of(lambda: None, collector.finish)])
+            await collector.have(len(collector.finished) + 1)
+        threads.close()
+
+    played(main)
+
+
 def test_env_threads_too_many_that_hang_are_refused_until_they_end():
     async def main():
         threads, collector = EnvThreads(1, max_stuck=1), Collector()

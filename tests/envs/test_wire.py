@@ -20,6 +20,7 @@ from guerdon.envs.wire import (
     JsonCodec,
     MsgpackCodec,
     NotFiniteError,
+    check_finite,
     codecs,
     frames,
     model_json,
@@ -201,10 +202,11 @@ def packed(*parts, code=1):
         (b"\x91" * 100_000, "nested too deeply"),
         (b"\x91\xcb\x7f\xf0\0\0\0\0\0\0", "inf at"),
         (b"\x91\xca\xff\xc0\0\0", "nan at"),
+        (b"\x91" * 800 + b"\xcb\x7f\xf8\0\0\0\0\0\0", "nested too deeply|nan at"),
         (b"\xc1", "malformed"),
         (b"", "truncated"),
     ],
-    ids=range(20),
+    ids=range(21),
 )
 def test_msgpack_codec_refuses_an_invalid_frame(frame, problem):
     with pytest.raises(ValueError, match=problem):
@@ -219,12 +221,57 @@ def test_msgpack_codec_refuses_an_invalid_frame(frame, problem):
         ("[NaN]", "expected value"),
         ("[" * 100_000, "recursion"),
         ('["\\ud800"]', "hex escape"),
+        ("[1e999]", r"inf at \[0\]"),
+        ('[{"a": -1E+400}]', r"-inf at \[0\]\.a"),
+        (f"[{10**400}.5]", r"inf at \[0\]"),
+    ],
+    ids=range(8),
+)
+def test_json_codec_refuses_an_invalid_frame(frame, problem):
+    for sent in (frame, frame.encode()):
+        with pytest.raises(ValueError, match=problem):
+            JsonCodec().decode(sent)
+
+
+@pytest.mark.parametrize(
+    ("frame", "content"),
+    [
+        ("[1e308]", [1e308]),
+        ("[1e-999]", [0.0]),
+        (f"[{10**400}]", [10**400]),
+        ('["1e999"]', ["1e999"]),
+        ('{"1e999": 1.5}', {"1e999": 1.5}),
     ],
     ids=range(5),
 )
-def test_json_codec_refuses_an_invalid_frame(frame, problem):
-    with pytest.raises(ValueError, match=problem):
-        JsonCodec().decode(frame)
+def test_json_codec_decodes_texts_and_numbers_that_resemble_infinity(frame, content):
+    assert JsonCodec().decode(frame) == JsonCodec().decode(frame.encode()) == content
+
+
+@given(st.integers(150, 300), st.booleans())
+def test_json_codec_encodes_what_can_be_decoded_in_a_frame_with_others(depth, has_names):
+    codec, data = JsonCodec(), 0
+    for _ in range(depth):
+        data = {"a": data} if has_names else [data]
+    for each in (data, GenericObservation(x=data)):
+        try:
+            encoded = codec.encode(1, "step", each)
+        except UNSENDABLE:
+            assert depth > 180
+        else:
+            frame = codec.frame([codec.encode(0, "step", {}), encoded])
+            assert codec.decode(frame, is_trusted=True) == codec.decode(frame)
+
+
+def test_check_finite_names_few_floats_of_many_and_bounds_their_paths():
+    nan = float("nan")
+    with pytest.raises(NotFiniteError) as caught:
+        check_finite({"a": [0.0, nan], "b" * 10_000: [nan] * 10_000})
+    text = str(caught.value)
+    assert text.startswith("nan at a[1], nan at bbb")
+    assert text.count("nan at") == 5
+    assert text.endswith("which JSON can't represent; use a finite number or None")
+    assert len(text) < 1500
 
 
 @given(st.binary(max_size=60), st.integers(0, 40), st.binary(max_size=3))
@@ -236,10 +283,11 @@ def test_msgpack_codec_decodes_or_refuses_any_bytes(noise, cut, junk):
             codec.decode(frame)
 
 
-@given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 60))
-def test_frames_have_all_calls_in_order_and_at_most_so_many_bytes(sizes, limit):
+@given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 60), st.integers(1, 5))
+def test_frames_have_all_calls_in_order_and_at_most_so_many_bytes_and_calls(sizes, limit, most):
     codec = JsonCodec()
     encoded = [codec.encode(number, "step", "x" * size) for number, size in enumerate(sizes)]
-    sent = list(frames(codec, encoded, limit))
+    sent = list(frames(codec, encoded, limit, max_calls=most))
     assert [call[0] for frame in sent for call in codec.decode(frame)] == list(range(len(sizes)))
     assert all(len(frame) <= limit or len(codec.decode(frame)) == 1 for frame in sent)
+    assert all(len(codec.decode(frame)) <= most for frame in sent)

@@ -138,8 +138,9 @@ def test_batch_connection_an_action_that_is_too_large_fails_in_its_slot():
             seen = await pool.step_batch([{"a": "x" * 200}, {"a": "x" * 400}, {"a": "x" * 200}])
             first, second, third = errors(seen)
             assert (first, third) == ("", "")
-            assert "InvalidArgumentError: step has 4" in second
+            assert "InvalidActionError: step has 4" in second
             assert "accepts 400" in second
+            assert not seen[1].done
 
     run(main())
 

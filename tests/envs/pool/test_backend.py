@@ -356,6 +356,35 @@ def test_thread_backend_an_async_environment_is_closed_when_its_own_code_has_end
     play(main)
 
 
+def test_thread_backend_resets_work_though_closing_an_async_environment_hangs(kind):
+    gate = threading.Event()
+
+    def close(self):
+        self.note("closing")
+        if self.notes.count("closing") == 1:
+            gate.wait(SOON)
+        self.note("closed")
+
+    kind.close = close
+
+    async def main():
+        backend = ThreadBackend(kind, 1, close_timeout_s=SHORT)
+        async with EnvPool(n=1, backend=backend, timeout_s=SHORT) as pool:
+            await pool.reset_batch()
+            await pool.step_batch([BLOCK])
+            (again,) = await pool.reset_batch()
+            assert again.metadata == {"seed": None}
+            assert pool.hanging == 1
+            assert rewards(await pool.step_batch([Move()])) == [1.0]
+
+    try:
+        play(main)
+        assert kind.notes.count("closing") == 2
+        assert kind.notes.count("closed") == 1
+    finally:
+        gate.set()
+
+
 def test_thread_backend_a_failed_rubric_of_an_async_environment_breaks_nothing(kind):
     async def main():
         async with EnvPool(lambda: kind(AsyncDown()), n=1) as pool:
@@ -384,6 +413,23 @@ def test_thread_backend_closing_cancels_async_steps_and_closes_their_environment
     play(main)
     assert kind.notes.count("closed") == 2
     assert kind.notes.index("cancelled") < len(kind.notes) - 1
+
+
+def test_thread_backend_closing_that_is_cancelled_at_once_closes_every_environment(blocking):
+    kind = blocking()
+
+    async def main():
+        pool = EnvPool(backend=ThreadBackend(kind, 2), n=2)
+        await pool.__aenter__()
+        await pool.reset_batch()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await pool.close()
+        for _ in range(2):
+            await taken(kind.closes)
+
+    play(main)
+    assert kind.notes == ["made"] * 2 + ["closed"] * 2
 
 
 # Threads --------------------------------------------------------------------------------------
@@ -445,6 +491,31 @@ def test_thread_backend_closing_that_hangs_is_left_behind_in_time(blocking, capl
         play(main)
     assert kind.notes.count("closing") == 2
     assert caplog.text.count("closing Blocks failed: EnvTimeoutError: close took longer") == 2
+
+
+def test_thread_backend_resets_work_though_closing_the_environments_that_broke_hangs(blocking):
+    def close(self):
+        self.notes.append("closing")
+        if self.notes.count("closing") <= 2:
+            self.gate.wait(SOON)
+            self.notes.append("goes on")
+
+    kind = blocking(close=close, step=lambda self, action: 1 / 0)
+
+    async def main():
+        backend = ThreadBackend(kind, 2, close_timeout_s=SHORT)
+        async with EnvPool(n=2, backend=backend, timeout_s=SHORT) as pool:
+            await pool.reset_batch()
+            await pool.step_batch([Move()] * 2)
+            for each in await pool.reset_batch():
+                assert failed(each, "EnvTimeoutError: the reset took longer than 0.2 s")
+            again = await pool.reset_batch()
+            assert [each.metadata for each in again] == [{"seed": None}] * 2
+            assert pool.hanging == 2
+
+    play(main)
+    assert kind.notes.count("made") == kind.notes.count("closing") == 4
+    assert "goes on" not in kind.notes
 
 
 def test_thread_backend_an_environment_that_broke_is_closed_before_another_is_made(blocking):

@@ -10,7 +10,13 @@ from pydantic import ConfigDict, PrivateAttr
 
 from guerdon import Observation, Rubric, Sequential
 from guerdon.envs.pool.codec import Codec
-from guerdon.errors import EpisodeError, InvalidObservationError, MissingExtraError
+from guerdon.errors import (
+    EnvError,
+    EpisodeError,
+    InvalidActionError,
+    InvalidObservationError,
+    MissingExtraError,
+)
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types import GenericObservation
 
@@ -134,3 +140,23 @@ def test_codec_a_result_that_cannot_be_read_is_an_error_of_its_slot(ends):
     )
     assert (slot, value) == (7, None)
     assert isinstance(error, InvalidObservationError)
+
+
+def test_codec_a_result_that_cannot_be_sent_is_returned_with_its_error(ends):
+    here, there = ends
+    data, unsent = here.encode_result(Seen(metadata={"items": iter(())}), None, None)
+    assert unsent is None
+    data, unsent = here.encode_result(Seen(metadata={"items": (each for each in "")}), None, None)
+    assert isinstance(unsent, InvalidObservationError)
+    _, value, error, _ = there.read_result(3, data)
+    assert (value, type(error), str(error)) == (None, InvalidObservationError, str(unsent))
+
+
+@pytest.mark.parametrize(("method", "kind"), [("step", InvalidActionError), ("reset", EnvError)])
+def test_codec_arguments_that_cannot_be_read_are_an_error_of_their_slot(ends, method, kind):
+    data, unsent = ends[0].encode_calls([(0, method, (Strange(3, "sea"),)), (1, method, (2,))])
+    calls, failed = ends[1].decode_calls(data)
+    assert (unsent, calls) == ([], [(1, method, (2,))])
+    ((slot, _, error, _),) = failed
+    assert (slot, type(error)) == (0, kind)
+    assert str(error).startswith("the arguments can't be read in the worker: TypeError: ")

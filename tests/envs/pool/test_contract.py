@@ -118,6 +118,23 @@ def test_backend_isolates_a_reset_that_fails(new_pool):
     play(main)
 
 
+@pytest.mark.parametrize("options", [{"task": "fail"}, {"episode_id": 5}], ids=str)
+def test_backend_refuses_steps_after_a_reset_that_failed(new_pool, options):
+    async def main():
+        async with new_pool(2) as pool:
+            await pool.reset_batch()
+            await pool.step_batch([{}, {}])
+            (bad,) = await pool.reset_batch(slots=[0], options=[options])
+            assert (bad.reward, bad.done) == (None, True)
+            refused, good = await pool.step_batch([{}, {}])
+            assert (refused.reward, refused.done, good.reward) == (None, True, 0.5)
+            assert refused.metadata["error"].startswith("EpisodeError: the last ")
+            await pool.reset_batch(slots=[0])
+            assert [each.value for each in await pool.step_batch([{}, {}])] == [1.0, 3.0]
+
+    play(main)
+
+
 def test_backend_reports_a_failed_rubric_as_an_observation_without_a_reward(new_pool):
     async def main():
         async with new_pool(1) as pool:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon import EnvPool, Observation, Sequential
-from guerdon.envs import ThreadBackend
+from guerdon.envs import PoolBackend, ProcessBackend, RemoteBackend, ThreadBackend
 from guerdon.envs.registry import environments
 from guerdon.errors import InvalidArgumentError, LoadError
 from tests.envs.worlds import SOON, AsyncHalf, Board, Down, Half, Move, Value, World, taken
@@ -512,6 +512,36 @@ def test_env_pool_does_not_count_the_time_of_a_blocked_event_loop(blocking, hang
     play(main)
 
 
+def test_env_pool_returns_results_that_arrived_before_the_time_limit_in_a_blocked_event_loop():
+    """Also in uvloop, which calls timers before it handles what has arrived."""
+    uvloop = pytest.importorskip("uvloop")
+
+    class Waits(PoolBackend):
+        async def open(self): ...
+
+        def submit(self, calls):
+            (self.call,) = calls
+
+        def give_up(self, call): ...
+
+        async def close(self): ...
+
+    async def main():
+        backend = Waits()
+        pool = EnvPool(n=1, backend=backend, timeout_s=0.1)
+        async with asyncio.timeout(SOON), pool:
+            reset = asyncio.ensure_future(pool.reset_batch())
+            await asyncio.sleep(0)
+            finish = asyncio.get_running_loop().call_soon_threadsafe
+            finish(backend.call.finish, Observation(metadata={"seed": 1}))
+            time.sleep(0.2)  # as the code of a trainer
+            return seeds_of(await reset)
+
+    for new_event_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            assert runner.run(main()) == [1]
+
+
 def test_env_pool_a_hanging_environment_does_not_delay_the_others(blocking):
     kind = blocking()
 
@@ -919,6 +949,43 @@ def test_env_pool_a_pool_may_be_opened_again(blocking):
     play(main)
 
 
+def test_env_pool_may_be_opened_again_in_another_event_loop(blocking):
+    kind = blocking()
+    pool = EnvPool(kind, n=1)
+
+    async def main():
+        async with pool:
+            await pool.reset_batch()
+            step = asyncio.ensure_future(pool.step_batch([BLOCK]))
+            await taken(kind.begun)
+            reset = asyncio.ensure_future(pool.reset_batch(3))  # waits for the step
+            await asyncio.sleep(0)
+            kind.gate.set()
+            assert rewards(await step) == [-1.0]
+            assert seeds_of(await reset) == [3]
+
+    for _ in range(2):
+        kind.gate.clear()
+        play(main)
+
+
+def test_env_pool_send_after_close_is_refused_and_the_pool_may_be_opened_again():
+    async def main():
+        pool = EnvPool(World, n=2)
+        async with pool:
+            await pool.reset_batch()
+            stream = pool.as_completed([Move(), None])
+            slot, _ = await anext(stream)
+        with pytest.raises(InvalidArgumentError, match="is not open; use it as `async with"):
+            pool.send(slot, Move())
+        async with pool:
+            await pool.reset_batch()
+            assert rewards(await pool.step_batch([Move()] * 2)) == [1.0, 1.0]
+        await stream.aclose()
+
+    play(main)
+
+
 def test_env_pool_the_threads_end_with_the_pool():
     async def main():
         before = set(threading.enumerate())
@@ -1003,9 +1070,23 @@ def test_env_pool_refuses_an_environment_beside_a_backend_which_has_its_own():
         EnvPool(World, n=2, backend=ThreadBackend(World, 2))
 
 
+@pytest.mark.parametrize(
+    "backend",
+    [
+        lambda: ThreadBackend(World, 2),
+        lambda: ProcessBackend(World, 2),
+        lambda: RemoteBackend("http://127.0.0.1:1", 2, observation_type=Board),
+    ],
+    ids=["threads", "processes", "remote"],
+)
+def test_env_pool_refuses_another_n_than_that_of_the_backend(backend):
+    with pytest.raises(InvalidArgumentError, match="`n` must be that of the backend, 2, got 64"):
+        EnvPool(backend=backend())
+    assert len(EnvPool(n=2, backend=backend())) == 2
+
+
 def test_env_pool_another_backend_may_be_brought():
     """The seam for processes and clusters."""
-    from guerdon.envs.pool.backend import PoolBackend
 
     class Echoes(PoolBackend):
         def __init__(self):
@@ -1040,3 +1121,43 @@ def test_env_pool_another_backend_may_be_brought():
 
     play(main)
     assert backend.notes == ["open", [0, 1], [0], [1], ("give up", 1), "close"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda pool: pool.reset_batch(),
+        lambda pool: pool.step_batch([Move()] * 2),
+        lambda pool: anext(pool.as_completed([Move()] * 2)),
+    ],
+    ids=["reset_batch", "step_batch", "as_completed"],
+)
+def test_env_pool_raises_what_submit_of_the_backend_raises_and_the_slots_are_free_again(call):
+    class Fails(PoolBackend):
+        fails = False
+
+        async def open(self): ...
+
+        def submit(self, calls):
+            if self.fails:
+                raise OSError("the cluster can't be reached")
+            for call in calls:
+                call.finish(Observation(reward=1.0))
+
+        def give_up(self, call): ...
+
+        async def close(self): ...
+
+    backend = Fails()
+
+    async def main():
+        async with EnvPool(n=2, backend=backend) as pool:
+            await pool.reset_batch()
+            backend.fails = True
+            with pytest.raises(OSError, match="the cluster can't be reached"):
+                await call(pool)
+            backend.fails = False
+            assert rewards(await pool.step_batch([Move()] * 2)) == [1.0, 1.0]
+            assert rewards(await pool.reset_batch()) == [1.0, 1.0]
+
+    play(main)

@@ -277,6 +277,32 @@ def test_process_backend_a_call_that_waits_for_its_worker_is_not_late():
     play(main)
 
 
+def test_process_backend_a_call_that_waits_for_an_earlier_batch_is_not_late(tmp_path):
+    entered, gate = tmp_path / "entered", tmp_path / "gate"
+
+    class Waiting(World):
+        def step(self, action, timeout_s=None, **kwargs):
+            if action.value == 1:
+                entered.touch()
+                while not gate.exists():
+                    time.sleep(0.01)
+            return Board()
+
+    async def main():
+        async with new_pool(2, 1, Waiting) as pool:
+            await pool.reset_batch()
+            first = asyncio.ensure_future(pool.step_batch([{"value": 1}, None]))
+            while not entered.exists():
+                await asyncio.sleep(0.01)
+            second = asyncio.ensure_future(pool.step_batch([None, {"value": 2}], timeout_s=0.2))
+            done, _ = await asyncio.wait([second], timeout=0.5)  # longer than its own limit
+            assert not done
+            gate.touch()
+            assert errors([(await first)[0], (await second)[1]]) == [None, None]
+
+    play(main)
+
+
 def test_process_backend_every_reset_that_kills_its_worker_says_why():
     async def main():
         async with new_pool(1) as pool:
@@ -290,6 +316,63 @@ def test_process_backend_every_reset_that_kills_its_worker_says_why():
     play(main)
 
 
+class LeavesInClose(Risky):
+    """What it does when it is closed is an argument of its reset."""
+
+    then = ""
+
+    def reset(self, seed=None, episode_id=None, then="", **kwargs):
+        self.then = then
+        return super().reset(seed, episode_id, **kwargs)
+
+    def close(self):
+        DEEDS[self.then]()
+
+
+@pytest.mark.parametrize(
+    ("deed", "own", "later"),
+    [
+        (
+            "exit",
+            "WorkerError: the worker process exited with code 7 in reset of slot 1",
+            "WorkerError: the worker process exited with code 7 in reset of slot 1",
+        ),
+        (
+            "hang",
+            "EnvTimeoutError: the reset took longer than 1 s",
+            "WorkerError: the worker was stopped because reset of slot 1 exceeded its time limit",
+        ),
+    ],
+    ids=["exits", "hangs"],
+)
+def test_process_backend_reset_names_the_slot_whose_failed_environment_ended_the_worker(
+    deed, own, later
+):
+    async def main():
+        backend = ProcessBackend(LeavesInClose, 3, workers=1)
+        async with EnvPool(backend=backend, n=3, timeout_s=1.0) as pool:
+            await pool.reset_batch(options=[{}, {"then": deed}, {}])
+            await pool.step_batch(do(*["stubborn"] * 3))
+            assert errors(await pool.reset_batch()) == [None, own, later]
+            assert errors(await pool.reset_batch()) == [None] * 3
+
+    play(main)
+
+
+def test_process_backend_a_worker_that_dies_between_two_steps_names_no_slot():
+    async def main():
+        async with new_pool(3, 1) as pool:
+            (process, *_) = ids(await pool.reset_batch())
+            await pool.step_batch(do("", "", ""))
+            os.kill(process, signal.SIGKILL)
+            wait_for_end(process)  # this blocks the loop, so that the pool doesn't know yet
+            stepped = await pool.step_batch(do("", "", ""))
+            how = "WorkerError: the worker process was killed by SIGKILL (out of memory?)"
+            assert errors(stepped) == [how] * 3
+
+    play(main)
+
+
 def test_process_backend_async_environments_of_one_worker_wait_concurrently():
     async def main():
         async with new_pool(20, 1, AsyncRisky) as pool:
@@ -298,6 +381,20 @@ def test_process_backend_async_environments_of_one_worker_wait_concurrently():
             assert errors(await pool.step_batch(meet)) == [None] * 20
             stepped = await pool.step_batch(do("hang", *[""] * 19), timeout_s=SHORT)
             assert errors(stepped)[1:] == [None] * 19
+
+    play(main)
+
+
+@pytest.mark.parametrize(
+    ("env", "threads"), [(AsyncRisky, 1), (Risky, 3)], ids=["async", "threads"]
+)
+def test_process_backend_every_slot_that_exceeds_the_time_limit_has_its_own_error(env, threads):
+    async def main():
+        async with new_pool(3, 1, env, threads_per_worker=threads) as pool:
+            await pool.reset_batch()
+            stepped = await pool.step_batch(do("hang", "", "hang"), timeout_s=1.0)
+            late = "EnvTimeoutError: the step took longer than 1 s"
+            assert errors(stepped) == [late, None, late]
 
     play(main)
 
@@ -333,6 +430,34 @@ def test_process_backend_as_completed_does_not_wait_for_the_slowest():
                 if slot == 0 and len(seen) < 5:
                     pool.send(0, {})
             assert seen == [0] * 5 + [1]
+
+    play(main)
+
+
+class Reads(Risky):
+    """Waits for a byte from the pipe that its action names."""
+
+    def step(self, action: Deed, timeout_s=None, **kwargs):
+        if action.do:
+            with open(action.do, "rb", buffering=0) as pipe:
+                pipe.read(1)
+        return Seen()
+
+
+def test_process_backend_as_completed_yields_results_of_a_worker_that_is_in_another_step(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    async def main():
+        async with new_pool(3, 1, Reads) as pool:
+            await pool.reset_batch()
+            with open(path, "r+b", buffering=0) as pipe:
+                stream = pool.as_completed(do("", "", str(path)), timeout_s=SOON / 4)
+                seen = [await anext(stream), await anext(stream)]
+                pipe.write(b"x")
+                seen += [each async for each in stream]
+            assert [slot for slot, _ in seen] == [0, 1, 2]
+            assert errors(each for _, each in seen) == [None] * 3
 
     play(main)
 
@@ -443,6 +568,36 @@ def test_process_backend_what_cannot_be_pickled_is_an_error_of_its_slot():
         play(main)
 
 
+def test_process_backend_an_observation_that_cannot_be_pickled_ends_its_episode():
+    async def main():
+        async with new_pool(2, 1) as pool:
+            await pool.reset_batch()
+            await pool.step_batch(do("lock", ""))
+            stepped = await pool.step_batch(do("", ""))
+            assert errors(stepped) == [
+                "EpisodeError: the last step failed; reset it to make a new environment", None,
+            ]  # fmt: skip
+            await pool.reset_batch(slots=[0])
+            assert errors(await pool.step_batch(do("", ""))) == [None, None]
+
+    play(main)
+
+
+def test_process_backend_a_reset_whose_arguments_cannot_be_sent_ends_the_episode():
+    async def main():
+        async with new_pool(2, 1) as pool:
+            await pool.reset_batch()
+            (bad,) = await pool.reset_batch(slots=[0], options=[{"task": threading.Lock()}])
+            assert "the arguments of reset can't be sent to a worker" in errors([bad])[0]
+            stepped = await pool.step_batch(do("", ""))
+            failed = "EpisodeError: the last reset failed; reset the slot"
+            assert errors(stepped) == [failed, None]
+            await pool.reset_batch(slots=[0])
+            assert errors(await pool.step_batch(do("", ""))) == [None, None]
+
+    play(main)
+
+
 def test_process_backend_lambdas_and_local_classes_are_factories():
     class Mine(Observation):
         value: float = 0.0
@@ -522,9 +677,11 @@ def test_process_backend_a_class_of_a_message_that_cannot_be_read_is_known_after
             assert "the result of the worker can't be read" in bad
             assert await pool.reset_batch(seeds=1) == [Once(), Once()]
             stepped = await pool.step_batch([Pair(left=Stubborn(3, "sea")), Pair(left=2)])
-            assert "the arguments can't be read in the worker" in errors(stepped)[0]
+            assert errors(stepped)[0].startswith(
+                "InvalidActionError: the arguments can't be read in the worker"
+            )
+            assert not stepped[0].done
             assert stepped[1] == Once(frame=2)
-            await pool.reset_batch(seeds=1)
             stepped = await pool.step_batch([Pair(left=1), Pair(left=2)])
             assert stepped == [Once(frame=1), Once(frame=2)]
 
@@ -670,6 +827,23 @@ def test_process_backend_close_leaves_no_process_and_no_descriptor():
     play(main)
 
 
+def test_process_backend_a_pool_that_is_opened_twice_at_the_same_time_leaves_no_descriptor():
+    async def main():
+        pool, before = new_pool(1), descriptors()
+        opened, refused = await asyncio.gather(
+            pool.__aenter__(), pool.__aenter__(), return_exceptions=True
+        )
+        assert opened is pool
+        assert isinstance(refused, InvalidArgumentError)
+        assert str(refused) == "the pool is already open"
+        left = ids(await pool.reset_batch())
+        await pool.close()
+        wait_for_end(*left)
+        assert descriptors() == before
+
+    play(main)
+
+
 def test_process_backend_a_pool_that_is_never_closed_warns_and_ends_its_workers():
     async def main():
         pool = new_pool(1)
@@ -688,13 +862,14 @@ class Lasting(Risky):
         time.sleep(SOON)
 
 
-def test_process_backend_close_that_is_cancelled_leaves_no_process():
+@pytest.mark.parametrize("limit", [0, SHORT])
+def test_process_backend_close_that_is_cancelled_leaves_no_process(limit):
     async def main():
         pool = new_pool(2, env=Lasting, close_timeout_s=SOON)
         await pool.__aenter__()
         left = ids(await pool.reset_batch())
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(SHORT):
+            async with asyncio.timeout(limit):
                 await pool.close()
         wait_for_end(*left)
 

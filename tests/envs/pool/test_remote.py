@@ -73,6 +73,14 @@ def refused(observation, *texts):
     )
 
 
+def nested(depth):
+    """An empty list in so many lists."""
+    data = []
+    for _ in range(depth):
+        data = [data]
+    return data
+
+
 def test_remote_backend_an_episode_is_played_on_a_server(world_server):
     async def main():
         async with EnvPool(world_server.url, n=3) as pool:
@@ -120,8 +128,9 @@ def test_remote_backend_observations_are_made_into_their_type(world_server):
     for each in play(lambda: main(GenericObservation)):
         assert type(each) is GenericObservation
         assert each.value >= 0
-    for each in play(lambda: main(Observation)):  # which has no field `value`
-        assert failed(each, "InvalidObservationError", "is not a Observation: value")
+    first, stepped = play(lambda: main(Observation))  # which has no field `value`
+    assert failed(first, "InvalidObservationError", "is not a Observation: value")
+    assert failed(stepped, "EpisodeError", "the last call failed; reset it")
 
 
 def test_remote_backend_a_failed_rubric_is_reported_over_the_wire(world_server):
@@ -142,9 +151,6 @@ def test_remote_backend_a_failed_rubric_is_reported_over_the_wire(world_server):
     [
         ({"do": "raise"}, "OSError: the game is down"),
         ({"do": "exit"}, "sys.exit(3)"),
-        ({"value": print}, "serialize"),
-        ({"value": float("nan")}, ""),
-        ({"do": "\ud800"}, ""),
     ],
     ids=repr,
 )
@@ -179,6 +185,41 @@ def test_remote_backend_an_action_that_is_refused_costs_its_slot_a_step_and_no_e
     play(main)
 
 
+@pytest.mark.parametrize(
+    "action",
+    [{"value": print}, {"do": "\ud800"}, {"value": nested(300)}],
+    ids=["function", "surrogate", "nested"],
+)
+def test_remote_backend_an_action_that_cannot_be_sent_costs_its_slot_a_step_and_no_episode(
+    world_server, action
+):
+    async def main():
+        async with EnvPool(world_server.url, n=3) as pool:
+            await pool.reset_batch()
+            stepped = await pool.step_batch([{}, action, {}])
+            assert rewards(stepped) == [0.5, None, 0.5]
+            assert refused(stepped[1], "step is not JSON-serializable")
+            assert [each.value for each in await pool.step_batch([{}] * 3)] == [2, 1, 2]
+
+    play(main)
+
+
+@pytest.mark.parametrize("wire", ["msgpack", "json"], indirect=True)
+@pytest.mark.parametrize("value", [float("nan"), nested(240)], ids=["nan", "nested"])
+def test_remote_backend_an_action_with_nan_or_deep_nesting_is_refused_in_its_own_slot(
+    world_server, value
+):
+    async def main():
+        async with EnvPool(world_server.url, n=3) as pool:
+            await pool.reset_batch()
+            stepped = await pool.step_batch([{}, {"value": value}, {}])
+            assert rewards(stepped) == [0.5, None, 0.5]
+            assert refused(stepped[1])
+            assert [each.value for each in await pool.step_batch([{}] * 3)] == [2, 1, 2]
+
+    play(main)
+
+
 def test_remote_backend_a_reset_that_fails_is_reported_in_its_own_slot(world_server):
     async def main():
         async with EnvPool(world_server.url, n=2) as pool:
@@ -187,6 +228,33 @@ def test_remote_backend_a_reset_that_fails_is_reported_in_its_own_slot(world_ser
             assert failed(first[1], "OSError: no such task")
             await pool.reset_batch()
             assert rewards(await pool.step_batch([{}] * 2)) == [0.5, 0.5]
+
+    play(main)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"task": print}, "reset is not JSON-serializable"),
+        ({"task": nested(300)}, "reset is not JSON-serializable"),
+        ({"episode_id": "x" * 300}, "String should have at most 255 characters"),
+    ],
+    ids=["function", "nested", "episode_id"],
+)
+def test_remote_backend_a_reset_that_the_environment_does_not_receive_ends_the_episode(
+    world_server, options, problem
+):
+    async def main():
+        async with EnvPool(world_server.url, n=2) as pool:
+            await pool.reset_batch()
+            await pool.step_batch([{}] * 2)
+            (bad,) = await pool.reset_batch(slots=[0], options=[options])
+            assert failed(bad, problem)
+            stepped, good = await pool.step_batch([{}] * 2)
+            assert failed(stepped, "EpisodeError", "the last call failed; reset it")
+            assert good.value == 2
+            await pool.reset_batch(slots=[0])
+            assert [each.value for each in await pool.step_batch([{}] * 2)] == [1, 3]
 
     play(main)
 
@@ -271,15 +339,31 @@ def test_remote_backend_slots_heal_when_a_server_that_died_is_back():
     play(main)
 
 
-def test_remote_backend_more_slots_than_the_server_has_room_for_are_reported_in_theirs(strict):
+@pytest.mark.parametrize("n", [4, 9])  # a connection has at most 6 sessions
+def test_remote_backend_more_slots_than_the_server_has_room_for_are_reported_in_theirs(strict, n):
     async def main():
-        async with EnvPool(strict.url, n=4, token="sesame") as pool:
-            first = await pool.reset_batch()
-            (full,) = [slot for slot, each in enumerate(first) if each.done]
-            assert failed(first[full], "CAPACITY_REACHED")
-            stepped = await pool.step_batch([{}] * 4)
-            assert sorted(map(str, rewards(stepped))) == ["0.5", "0.5", "0.5", "None"]
-            assert failed(stepped[full])
+        async with EnvPool(strict.url, n=n, token="sesame") as pool:
+            for _ in range(2):
+                first = await pool.reset_batch()
+                full = [slot for slot, each in enumerate(first) if each.done]
+                assert len(full) == n - 3
+                assert all(failed(first[slot], "CAPACITY_REACHED") for slot in full)
+                stepped = await pool.step_batch([{}] * n)
+                assert sorted(map(str, rewards(stepped))) == ["0.5"] * 3 + ["None"] * (n - 3)
+                assert all(failed(stepped[slot]) for slot in full)
+
+    play(main)
+
+
+@pytest.mark.parametrize("wire", ["msgpack", "json"], indirect=True)
+def test_remote_backend_resets_after_failures_use_every_session_that_a_server_has_room_for(strict):
+    async def main():
+        async with EnvPool(strict.url, n=6, token="sesame") as pool:
+            for _ in range(3):  # each but the first closes 3 sessions, and opens 6
+                first = await pool.reset_batch()
+                assert sorted(each.done for each in first) == [False] * 3 + [True] * 3
+                stepped = await pool.step_batch([{"do": "raise"}] * 6)
+                assert all(failed(each) for each in stepped)
 
     play(main)
 

@@ -99,6 +99,23 @@ def test_env_pool_on_servers_a_full_server_leaves_its_slots_to_the_others():
         run(main(one, two))
 
 
+def test_env_pool_on_servers_uses_a_server_that_was_full_for_a_moment_again():
+    async def main(one, two):
+        async with EnvPool([one.url, two.url], n=8) as pool:
+            async with EnvPool(one.url, n=4) as other:
+                await other.reset_batch()
+                first = errors(await pool.reset_batch())
+            full = [slot for slot, error in enumerate(first) if error]
+            assert len(full) == 4
+            while full:  # until the server has closed the sessions of the other pool
+                again = errors(await pool.reset_batch(slots=full))
+                full = [slot for slot, error in zip(full, again, strict=True) if error]
+            assert errors(await pool.step_batch([{}] * 8)) == [""] * 8
+
+    with Server(sessions=4) as one, Server(sessions=4) as two:
+        run(main(one, two))
+
+
 def test_env_pool_on_servers_one_that_is_not_available_refuses_the_pool():
     with socket.socket() as taken, Server() as one:
         taken.bind(("127.0.0.1", 0))

@@ -156,6 +156,41 @@ def test_batch_connection_an_error_is_of_its_session_alone(
     assert client.asked((1, "step", {"text": "hello"}))[1][1]["reward"] == 0.5
 
 
+class Deep(Echo):
+    """Its observations are nested more deeply than JSON in a frame may be."""
+
+    def step(self, action, timeout_s=None, **kwargs):
+        history = []
+        for _ in range(240 if action.text == "deep" else 2):
+            history = [history]
+        return Said(text=action.text, reward=0.5, metadata={"history": history})
+
+
+def test_batch_connection_an_observation_that_is_nested_too_deeply_is_an_error_of_its_session(
+    play, batches
+):
+    client = batches(play(Deep))
+    client.asked((1, "reset"), (2, "reset"))
+    for _ in range(2):
+        answers = client.asked((1, "step", {"text": "deep"}), (2, "step", {"text": "hello"}))
+        kind, error = answers[1]
+        assert (kind, error["code"]) == ("error", "EXECUTION_ERROR")
+        assert "recursion limit" in error["message"]
+        assert answers[2][1]["reward"] == 0.5
+    assert client.asked((1, "step", {"text": "hello"}))[1][1]["reward"] == 0.5
+
+
+@pytest.mark.parametrize("subprotocol", [JSON, MSGPACK])
+def test_batch_connection_counts_the_errors_of_an_action_with_many(play, batches, subprotocol):
+    client = batches(play(), subprotocol)
+    client.asked((1, "reset"))
+    kind, error = client.asked((1, "step", {f"name {n}": 0 for n in range(5000)}))[1]
+    assert (kind, error["code"]) == ("error", "VALIDATION_ERROR")
+    assert "5,001 errors; they are listed if there are at most 100" in error["message"]
+    assert len(error["errors"]) == 1
+    assert client.asked((1, "step", {"text": "hello"}))[1][1]["reward"] == 0.5
+
+
 def test_batch_connection_a_step_before_a_reset_is_an_error(play, batches):
     client = batches(play(counted(step=lambda self, action: self.score(action, None))))
     kind, error = client.asked((7, "step", {"text": "hello"}))[7]
@@ -358,6 +393,7 @@ def test_batch_connection_has_a_limit_on_sessions_that_wait_for_a_place(
     [
         ("hello", "INVALID_JSON", "not a frame of guerdon.batch.v1"),
         (b"\x90", "INVALID_JSON", "not a frame of guerdon.batch.v1"),
+        ('[[1,"reset"],[2,"reset",{"x":1e999}]]', "INVALID_JSON", "inf at [1][2].x"),
         ("5", "VALIDATION_ERROR", "a list of at most 8 calls"),
         (json.dumps([[1, "reset"]] * 9), "VALIDATION_ERROR", "a list of at most 8 calls"),
         ('[[1,"reset"],[1,"state"]]', "VALIDATION_ERROR", "session 1 is in a call"),

@@ -208,7 +208,15 @@ def test_http_calls_report_invalid_fields(play, path, body, loc):
 @pytest.mark.parametrize("path", ["/reset", "/step"])
 @pytest.mark.parametrize(
     "body",
-    [b"{", b"{'a': 1}", b"\xff\xfe", b'{"seed": NaN}', b"[" * 50_000, b'{"a": "\\ud800"}'],
+    [
+        b"{",
+        b"{'a': 1}",
+        b"\xff\xfe",
+        b'{"seed": NaN}',
+        b'{"action": {"text": "x", "metadata": {"x": 1e999}}}',
+        b"[" * 50_000,
+        b'{"a": "\\ud800"}',
+    ],
     ids=lambda body: repr(body[:12]),
 )
 def test_http_calls_reject_invalid_json(play, path, body):

@@ -371,6 +371,15 @@ def rounded(value):
 
 
 @pytest.mark.edge
+def test_scoring_job_workers_count_the_same_parts_of_more_than_there_may_be(row, write_rows, spec):
+    rollouts = write_rows([row("1", kind=f"kind {n % 150}") for n in range(3000)])
+    one, two = (ScoringJob(rollouts, spec, None, each, by="kind").run() for each in (1, 2))
+    counts = {name: part.rows for name, part in one.summary.parts.items()}
+    assert counts == {f"kind {n}": 20 for n in range(100)} | {"(others)": 1000}
+    assert {name: part.rows for name, part in two.summary.parts.items()} == counts
+
+
+@pytest.mark.edge
 def test_scoring_job_reports_a_dead_worker_and_keeps_the_rows_before(
     row, write_rows, run, reward, tmp_path
 ):

@@ -1,6 +1,7 @@
 """Summary: counts and means over rows, in bounded memory."""
 
 import copy
+import math
 
 import pytest
 from hypothesis import given
@@ -145,9 +146,8 @@ def test_summary_bounds_the_first_failures():
     assert {len(each) for each in counted.first_failures.values()} == {summary.MAX_TEXT}
 
 
-def test_summary_merging_bounds_kinds_of_failures(monkeypatch):
-    monkeypatch.setattr(summary, "MAX_PARTS", 2)
-    merged = Summary()
+def test_summary_merging_bounds_kinds_of_failures():
+    merged = Summary(most=2)
     for kinds in (["AError", "BError"], ["AError", "CError", "DError"]):
         merged.merge(summary_of(*(result(None, f"{kind}: {kinds[0]}") for kind in kinds)))
     assert merged.failures == {"AError": 2, "BError": 1, "(others)": 2}
@@ -174,8 +174,8 @@ RESULTS = st.builds(
 COUNTED = st.lists(st.tuples(RESULTS, st.none() | st.sampled_from(["x", "y", "z", "w"])))
 
 
-def counted_in_one_go(rows):
-    whole = Summary(("a", "b"), 0.5)
+def counted_in_one_go(rows, **options):
+    whole = Summary(("a", "b"), 0.5, **options)
     for row, part in rows:
         whole.add(row, part)
     return whole
@@ -189,6 +189,21 @@ def test_summary_merging_equals_counting_at_once(chunks):
     assert merged == counted_in_one_go([row for chunk in chunks for row in chunk])
 
 
+@given(chunks=st.lists(COUNTED, max_size=4), most=st.integers(1, 3))
+def test_summary_merging_bounds_the_same_names_as_counting_at_once(chunks, most):
+    merged = Summary(("a", "b"), 0.5, most=most)
+    for chunk in chunks:
+        merged.merge(counted_in_one_go(chunk, most=math.inf))
+    whole = counted_in_one_go([row for chunk in chunks for row in chunk], most=most)
+    assert merged.failures == whole.failures
+    assert merged.first_failures == whole.first_failures
+    parts = [
+        {name: (part.rows, part.failed, part.score) for name, part in each.parts.items()}
+        for each in (merged, whole)
+    ]
+    assert parts[0] == parts[1]
+
+
 @given(one=COUNTED, two=COUNTED)
 def test_summary_merging_keeps_the_other_unchanged(one, two):
     first, second = counted_in_one_go(one), counted_in_one_go(two)
@@ -198,9 +213,8 @@ def test_summary_merging_keeps_the_other_unchanged(one, two):
     assert second == before
 
 
-def test_summary_merging_bounded_parts_loses_no_row(monkeypatch):
-    monkeypatch.setattr(summary, "MAX_PARTS", 2)
-    merged = Summary()
+def test_summary_merging_bounded_parts_loses_no_row():
+    merged = Summary(most=2)
     for names in (["x", "y"], ["w", "z", "x", "y"]):
         merged.merge(counted_in_one_go([(result(1.0), name) for name in names]))
     assert list(merged.parts) == ["x", "y", "(others)"]

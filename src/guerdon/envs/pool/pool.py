@@ -278,6 +278,7 @@ class EnvPool:
                 call.finish(None, EnvError("the pool was closed"))
             for call in busy:
                 self._backend.give_up(call)
+            self._streams.clear()
             await self._backend.close()
 
     # Inside --------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from guerdon.errors import (
     EpisodeError,
     InvalidActionError,
     InvalidArgumentError,
+    InvalidObservationError,
     ServerError,
 )
 from guerdon.types.observation import Observation
@@ -41,8 +42,9 @@ __all__ = ["RemoteBackend"]
 LONG_S = 1e6
 # Seconds between two attempts to reach a server while others are connected.
 TRY_S = 1.0
-# The code of a server that has no room for a session.
+# The code of a server that has no room for a session, and those of an action that it refuses.
 FULL = "CAPACITY_REACHED"
+REFUSED = ("VALIDATION_ERROR", "INVALID_JSON")
 
 
 class RemoteBackend(PoolBackend):
@@ -273,9 +275,12 @@ class _Sessions(ABC):
 
     def _failed(self, call: PoolCall, error: Exception) -> None:
         code = error.code if isinstance(error, ServerError) else ""
-        if call.is_reset or code == "EXECUTION_ERROR":
+        is_lost = isinstance(
+            error, InvalidObservationError
+        )  # which the episode can't go on without
+        if call.is_reset or is_lost or code == "EXECUTION_ERROR":
             self._broken.add(call.slot)
-        elif code == "VALIDATION_ERROR" or isinstance(error, InvalidArgumentError):
+        elif code in REFUSED or isinstance(error, InvalidArgumentError):
             error = InvalidActionError(str(error))  # the environment didn't receive it
         call.finish(None, error)
 

@@ -120,6 +120,7 @@ class Worker:
         self._waiting: list[Call] = []  # calls that wait for the start
         self._slots: set[int] = set()  # that may have an environment
         self._unusable: dict[int, str] = {}  # why a slot has to be reset first
+        self._not_reset: set[int] = set()  # slots whose last reset failed: they can't be stepped
 
     @property
     def is_running(self) -> bool:
@@ -154,10 +155,14 @@ class Worker:
             if method in STARTS:
                 self._slots.add(slot)
                 self._unusable.pop(slot, None)
+                self._not_reset.discard(slot)
             why = self._unusable.get(slot)
+            if method == "step" and slot in self._not_reset:
+                why = "the last reset failed"
             if method == "close":
                 self._slots.discard(slot)
                 self._unusable.pop(slot, None)
+                self._not_reset.discard(slot)
             if why is None or (method == "close" and self._link is not None):
                 self.pending[slot] = Pending(caller, method, now)
                 self._waiting.append(call)
@@ -197,7 +202,7 @@ class Worker:
             if slot in pending:
                 call = pending.pop(slot)
                 if error is not None and call.method == "reset":
-                    self._unusable.setdefault(slot, "the last reset failed")
+                    self._not_reset.add(slot)
                 call.caller.finish(value, error)
 
     def _has_ended(self, how: str) -> None:
@@ -225,7 +230,11 @@ class Worker:
         if self._link is None:
             return limit_s if self._starting is not None and slot in self.pending else 0.0
         running = self._link.running
-        if running is None or running.since < self.pending[slot].since:  # it hasn't begun
+        if running is None:
+            return 0.0
+        call = self.pending.get(running.slot)
+        is_in_it = call is not None and running.since >= call.since  # else it was in it before
+        if not is_in_it and running.since < self.pending[slot].since:  # it has begun none of them
             return 0.0
         return limit_s if running.slot != slot else limit_s - (monotonic() - running.since)
 
