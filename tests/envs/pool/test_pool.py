@@ -473,11 +473,12 @@ def test_env_pool_resets_that_get_no_thread_fail_until_one_can_be_started(monkey
 
 def test_env_pool_steps_that_get_no_thread_fail_without_blocking_the_next_reset(monkeypatch):
     monkeypatch.setattr("guerdon.envs.runner.IDLE_S", 0.01)
+    before = set(threading.enumerate())
 
     async def main():
         async with EnvPool(World, n=3, timeout_s=SOON) as pool:
             await pool.reset_batch()
-            while any(each.name == "guerdon-pool" for each in threading.enumerate()):
+            while any(each.name == "guerdon-pool" for each in set(threading.enumerate()) - before):
                 await asyncio.sleep(0.01)
             with monkeypatch.context() as full:
                 full.setattr(threading.Thread, "start", no_thread)
