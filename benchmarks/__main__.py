@@ -34,6 +34,7 @@ from benchmarks import (
     sandbox_programs,
     sessions_dropped,
     sessions_idle,
+    tool_calls,
     wire,
 )
 from benchmarks import score_command as command
@@ -48,6 +49,7 @@ NAMES = (
     "import",
     "step",
     "serving",
+    "tools",
     "wire",
     "pool",
     "processes",
@@ -71,7 +73,7 @@ def main() -> None:
     console = Console(width=None if Console().is_terminal else 150)
     names = arguments.only or NAMES
     openenv = missing = ""
-    if {"calls", "rollouts", "import", "serving", "wire"} & set(names):
+    if {"calls", "rollouts", "import", "serving", "tools", "wire"} & set(names):
         openenv, missing = openenv_home.make()
         missing = missing and f"not installed: {missing}"
     groups: dict[str, Callable[[], Findings]] = {
@@ -82,6 +84,7 @@ def main() -> None:
         "import": lambda: import_time.run(openenv, missing),
         "step": environment_step.run,
         "serving": lambda: environment_serving.run(openenv, missing),
+        "tools": lambda: tool_calls.run(openenv, missing),
         "wire": lambda: wire.run(openenv, missing),
         "pool": environment_pool.run,
         "processes": process_pool.run,

@@ -1,8 +1,8 @@
 """A process that steps an echo server with one library's client; `Contestant` controls it.
 
-``python -m benchmarks.echo_client guerdon|openenv URL`` uses the ``GenericEnvClient`` of either
-library in asyncio's event loop. Sessions stay open between rounds. Wall time is measured, because
-a client mostly waits for its server.
+``python -m benchmarks.echo_client guerdon|openenv URL [tool]`` uses the ``GenericEnvClient`` of
+either library in asyncio's event loop; with ``tool``, each step calls a tool. Sessions stay open
+between rounds. Wall time is measured, because a client mostly waits for its server.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any
 
 SESSIONS = 64
 ACTION = {"message": "hello"}
+CALL = {"type": "call_tool", "tool_name": "echo", "arguments": {"text": "hello"}}
 
 
 class _Player:
-    def __init__(self, library: str, url: str) -> None:
+    def __init__(self, library: str, url: str, *, calls_tool: bool) -> None:
+        self._play = _call if calls_tool else _play
         self._url = url
         self._clients: list[Any] = []
         self._pool: Any = None
@@ -32,14 +34,14 @@ class _Player:
         """Step one session; return the seconds."""
         (client,) = await self._sessions(1)
         start = perf_counter()
-        await _play(client, number)
+        await self._play(client, number)
         return perf_counter() - start
 
     async def many(self, number: int) -> float:
         """Step 64 sessions in a task each; return the seconds."""
         clients = await self._sessions(SESSIONS)
         start = perf_counter()
-        await asyncio.gather(*[_play(client, number // SESSIONS) for client in clients])
+        await asyncio.gather(*[self._play(client, number // SESSIONS) for client in clients])
         return perf_counter() - start
 
     async def pool(self, number: int) -> float:
@@ -79,9 +81,15 @@ async def _play(client: Any, steps: int) -> None:
     assert result.observation["echoed"] == "hello", result
 
 
+async def _call(client: Any, calls: int) -> None:
+    for _ in range(calls):
+        result = await client.step(CALL)
+    assert result.observation["result"]["data"] == "hello", result
+
+
 def main() -> None:
-    _, library, url = sys.argv
-    player = _Player(library, url)
+    _, library, url, *more = sys.argv
+    player = _Player(library, url, calls_tool="tool" in more)
     with asyncio.Runner() as runner:
         for line in sys.stdin:
             order = json.loads(line)
