@@ -522,6 +522,11 @@ def test_openai_policy_plays_a_group(endpoint):
         [call] = record.messages[1].tool_calls
         assert call["function"]["arguments"] == '{"number": 3'
         json.dumps(record.to_row(), allow_nan=False)
+    # vLLM, SGLang and llama.cpp refuse a conversation whose arguments are not JSON.
+    for request in endpoint.asked[3:]:
+        [call] = request["messages"][1]["tool_calls"]
+        sent = json.loads(call["function"]["arguments"])
+        assert sent == {"invalid_arguments": '{"number": 3'}
 
 
 def test_openai_policy_cancelled_episode_disconnects_from_the_endpoint(endpoint):
