@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import anyio
 import uvicorn
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -100,7 +100,7 @@ class ChatRequest(BaseModel):
     max_completion_tokens: int | None = Field(None, ge=1)
     temperature: float = Field(1.0, ge=0, le=2)
     top_p: float = Field(1.0, gt=0, le=1)
-    seed: int | None = Field(None, ge=0, lt=2**63)
+    seed: int | None = Field(None, ge=0, lt=2**62)
     logit_bias: dict[int, float] = Field(default_factory=dict)
     logprobs: bool = False
     top_logprobs: int = Field(0, ge=0, le=20)
@@ -110,6 +110,18 @@ class ChatRequest(BaseModel):
     n: Literal[1] = 1
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
+
+    @field_validator("messages")
+    @classmethod
+    def _check_arguments(cls, messages: list[Record]) -> list[Record]:
+        """Refuse calls whose arguments are not JSON, as vLLM, SGLang and llama.cpp have done."""
+        try:
+            for message in messages:
+                for call in message.get("tool_calls") or ():
+                    json.loads(call["function"]["arguments"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a call is invalid: {error!r}") from error
+        return messages
 
     def schemas(self) -> dict[str, Record]:
         """Return the schemas of the tools that may be called, by name."""

@@ -107,7 +107,7 @@ class MessageReader:
         if token != NEWLINE:
             self._name.append(token)
             return {}
-        function = {"name": self._name.decode(), "arguments": ""}
+        function = {"name": self._name.decode(errors="replace"), "arguments": ""}
         call = {"id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}
         calls = self.message.setdefault("tool_calls", [])
         calls.append(call)
