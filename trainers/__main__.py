@@ -49,7 +49,7 @@ TRAINERS = {
     "tiny-model": Trainer(
         (homes.TORCH, "transformers==5.23.0", "openai>=1.40", "mcp>=2"),
         ("tests/examples/test_tiny_model.py", "tests/examples/test_tiny_model_grammar.py"),
-        "judge-with-a-model",
+        "play-rollouts",
     ),
     "trl": Trainer(
         (homes.TORCH, "trl==1.16.0", "transformers==5.23.0", "rich", "matplotlib", "aiohttp"),
