@@ -27,7 +27,7 @@ from guerdon._validation import summarize
 __all__ = ["create_app", "serving"]
 
 MAX_BODY = 2**20  # bytes of a request
-MAX_REQUESTS = 64  # at once; others are answered 503
+MAX_REQUESTS = 256  # at once; others are answered 503
 MAX_THREADS = 2  # that compute
 DEFAULT_TOKENS = 64  # of an answer
 

@@ -221,7 +221,7 @@ class Live:
     def __init__(self, url, stack):
         self.url, self._stack = url, stack
 
-    def play(self, *, episodes=EPISODES, turns=TURNS, judge_tokens=150, **policy):
+    def play(self, *, episodes=EPISODES, turns=TURNS, judge_tokens=150, step_per="turn", **policy):
         judge = ChatModel(
             self.url, "judge", temperature=1.0, max_tokens=judge_tokens,
             extra_body={"seed": 3, "logit_bias": {str(ord("0")): 2}},  # scores in [0, 1] are rare
@@ -238,7 +238,10 @@ class Live:
                 OpenAIPolicy("agent", base_url=self.url, **options) as policy,
             ):
                 worker = RLRolloutWorker(
-                    lambda: JudgedAirline(judge, services), policy, max_steps=turns
+                    lambda: JudgedAirline(judge, services),
+                    policy,
+                    max_steps=turns,
+                    step_per=step_per,
                 )
                 return await asyncio.gather(
                     *(worker.run({"reset": {"task": task}}) for task in range(episodes))
@@ -309,6 +312,18 @@ def test_live_episodes_are_played_concurrently_and_each_step_is_scored_or_says_w
     for step in (step for record in records for step in record.steps):
         usage = step.step_info["policy_info"]["usage"]
         assert len(step.policy_logprobs) == usage["completion_tokens"] <= TOKENS
+
+
+def test_live_agent_with_several_calls_a_turn_gets_an_answer_to_each(live):
+    options = {"step_per": "call", "max_tokens": 120, "logit_bias": {CALL: 4, CALL_END: 5}}
+    records = live.play(turns=12, **options)
+    check(records)
+    assert {record.ended for record in records} == {"max_steps"}
+    for record in records:
+        ids = [call["id"] for message in record.messages for call in message.tool_calls or ()]
+        answered = [each.tool_call_id for each in record.messages if each.role == "tool"]
+        assert len(ids) > len({step.step_info["assistant_turn_index"] for step in record.steps})
+        assert answered == ids[: len(answered)]
 
 
 def test_live_judge_without_a_usable_answer_leaves_steps_unscored(live):

@@ -214,6 +214,8 @@ def _sent(message: Message) -> dict[str, Any]:
         if "arguments_error" in action:
             text = json.dumps({"invalid_arguments": call["function"]["arguments"]})
             call["function"]["arguments"] = text
+        elif call.get("function", {}).get("arguments") == "":
+            call["function"]["arguments"] = "{}"
     return sent
 
 
