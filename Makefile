@@ -1,6 +1,6 @@
 # Every target installs what it needs: a machine with git, make and Python 3.11 or newer is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds trainers cluster coverage bench clean
+.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds live trainers cluster coverage bench clean
 
 PYTHON ?= python3
 # uv if it is installed, otherwise a copy in .tools.
@@ -77,6 +77,9 @@ worlds: $(filter .tools/bin/uv,$(UV))  ## Play the worlds in examples/, and test
 		tests/examples/test_textarena.py
 	$(WORLDS) run --no-sync pytest -q tests/docs/test_code_blocks.py --docs \
 		-k "code_blocks_run and (world-atari or world-textarena)"
+
+live: setup  ## Test agents, users and judges with a tiny real model on the CPU.
+	@$(RUN) python -m trainers --only tiny-model
 
 trainers: setup  ## Test guerdon.integrations with the real trainers (ONLY=trl).
 	@$(RUN) python -m trainers $(if $(ONLY),--only $(ONLY))

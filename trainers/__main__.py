@@ -45,6 +45,12 @@ TRAINERS = {
         ("trainers/test_openrlhf.py", "tests/integrations/test_openrlhf.py"),
         "train-with-openrlhf",
     ),
+    # Not a trainer, but a model: the agent, user and judge of `make live`.
+    "tiny-model": Trainer(
+        (homes.TORCH, "transformers==5.23.0", "openai>=1.40", "mcp>=2"),
+        ("tests/examples/test_tiny_model.py", "tests/examples/test_tiny_model_grammar.py"),
+        "play-rollouts",
+    ),
     "trl": Trainer(
         (homes.TORCH, "trl==1.16.0", "transformers==5.23.0", "rich", "matplotlib", "aiohttp"),
         ("trainers/test_trl.py", "tests/integrations/test_trl.py"),

@@ -118,10 +118,11 @@ def _read(path: Path, models: Record) -> list[Record]:
     Raises:
         InvalidArgumentError: The file has something else.
     """
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    # As bytes, since texts of models may contain other characters that end lines, such as U+2028.
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     rows = []
     for number, line in enumerate(lines, start=1):
-        if not line.endswith("\n"):  # the earlier run ended while it was written
+        if not line.endswith(b"\n"):  # the earlier run ended while it was written
             break
         try:
             row = json.loads(line)
@@ -130,8 +131,9 @@ def _read(path: Path, models: Record) -> list[Record]:
         except (ValueError, TypeError, KeyError):
             is_ours = False
         if not is_ours:
+            shown = line.decode(errors="replace")
             raise InvalidArgumentError(
-                f"{path}, line {number}: it must be an episode of {models}, got {line!r:.80}"
+                f"{path}, line {number}: it must be an episode of {models}, got {shown!r:.80}"
             )
         rows += [row] if is_scored else []
     return rows

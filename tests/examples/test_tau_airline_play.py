@@ -96,7 +96,7 @@ class Play:
 
     @property
     def rows(self):
-        return [json.loads(line) for line in self.out.read_text().splitlines()]
+        return [json.loads(line) for line in self.out.read_bytes().splitlines()]
 
 
 @pytest.fixture
@@ -177,6 +177,16 @@ def test_play_resumes_and_plays_only_what_is_missing(play):
     assert "episodes: 4, unscored: 0" in play.lines
     play("--trials", "2", "--tasks", "0-1")
     assert (play.asked, play.printed.err) == ([], "")
+
+
+@pytest.mark.edge
+def test_play_resumes_a_file_whose_texts_have_unicode_line_separators(play):
+    separated = "Hello.\u2028I have\x85a question."
+    play("--trials", "1", user=lambda body: separated if len(body["messages"]) == 2 else BYE)
+    before = play.rows
+    assert [row["messages"][1]["content"] for row in before] == [separated] * 3
+    play("--trials", "1")
+    assert (play.rows, play.asked) == (before, [])
 
 
 @pytest.mark.edge

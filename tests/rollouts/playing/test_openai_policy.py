@@ -522,6 +522,32 @@ def test_openai_policy_plays_a_group(endpoint):
         [call] = record.messages[1].tool_calls
         assert call["function"]["arguments"] == '{"number": 3'
         json.dumps(record.to_row(), allow_nan=False)
+    # vLLM, SGLang and llama.cpp refuse a conversation whose arguments are not JSON.
+    for request in endpoint.asked[3:]:
+        [call] = request["messages"][1]["tool_calls"]
+        sent = json.loads(call["function"]["arguments"])
+        assert sent == {"invalid_arguments": '{"number": 3'}
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("", {}),
+        ("{}", {}),
+        ('{"number": 3}', {"number": 3}),
+        ("[3]", {"invalid_arguments": "[3]"}),
+        ('{"number": NaN}', {"invalid_arguments": '{"number": NaN}'}),
+    ],
+)
+def test_openai_policy_sends_arguments_that_are_json_objects(endpoint, written, sent):
+    function = {"name": "guess", "arguments": written}
+    call = {"id": "c0", "type": "function", "function": function}
+    message = Message(role="assistant", content=None, tool_calls=[call])
+    ask(endpoint, replied("42"), messages=[Message(role="user", content="?"), message])
+    [asked] = endpoint.asked
+    [call] = asked["messages"][1]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == sent
+    assert message.tool_calls[0]["function"]["arguments"] == written
 
 
 def test_openai_policy_cancelled_episode_disconnects_from_the_endpoint(endpoint):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -14,7 +15,7 @@ from guerdon._validation import check_integer, check_seconds
 from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.observations import content_of, first_messages
-from guerdon.rollouts.playing.policies import PolicyOutput, action_of
+from guerdon.rollouts.playing.policies import PolicyOutput, action_of, calls_of
 from guerdon.services.chat_model import NO_KEY, model_http_client
 from guerdon.types.message import INSTRUCTION_ROLES, Message
 
@@ -38,7 +39,8 @@ class OpenAIPolicy:
     "tool_name", "arguments"}``; of several calls ``{"type": "call_tools", "calls": [...]}``;
     without calls ``{"type": "message", "content"}``. If the arguments are not a JSON object,
     ``arguments`` is empty and ``arguments_error`` contains the reason; the message has the model's
-    text.
+    text, and later requests have ``{"invalid_arguments": text}`` in its place, since vLLM and
+    others refuse a conversation whose arguments are not JSON.
 
     Example:
         >>> from guerdon import OpenAIPolicy
@@ -147,10 +149,7 @@ class OpenAIPolicy:
             await self._client.close()
 
     def _conversation(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        sent = [message.to_openai() for message in messages]
-        for message in sent:
-            for name in OURS:
-                message.pop(name, None)
+        sent = [_sent(message) for message in messages]
         if self._system is not None and messages[0].role not in INSTRUCTION_ROLES:
             sent.insert(0, {"role": "system", "content": self._system})
         return sent
@@ -203,6 +202,21 @@ def _message(answer: Any, model: str) -> Message:
         return Message.model_validate({**fields, "role": "assistant"})
     except ValidationError as error:
         raise PolicyError(f"the message of {model} is invalid: {error}") from error
+
+
+def _sent(message: Message) -> dict[str, Any]:
+    """A message of the conversation, as every endpoint accepts it."""
+    sent = message.to_openai()
+    for name in OURS:
+        sent.pop(name, None)
+    actions = calls_of(action_of(message))
+    for call, action in zip(sent.get("tool_calls") or (), actions, strict=False):
+        if "arguments_error" in action:
+            text = json.dumps({"invalid_arguments": call["function"]["arguments"]})
+            call["function"]["arguments"] = text
+        elif call.get("function", {}).get("arguments") == "":
+            call["function"]["arguments"] = "{}"
+    return sent
 
 
 def _info(completion: Any) -> dict[str, Any]:
