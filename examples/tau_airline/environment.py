@@ -21,10 +21,13 @@ from examples.tau_airline.task import Task, task_of
 from examples.tau_airline.tools import Database
 from examples.tau_airline.users import GREETING, User, choose_user, scripted_user
 from guerdon import MCPClient, ToolEnvironment, tool
-from guerdon._validation import check_integer
+from guerdon._validation import check_choice, check_integer
 from guerdon.types import Observation, SayObservation, Tool, ToolAction
 
 __all__ = ["TauAirlineEnvironment"]
+
+# The split of all tasks.
+SPLIT = "test"
 
 
 def _on_database(function: Callable[..., str], *, ends: bool = False) -> Any:
@@ -81,6 +84,8 @@ class TauAirlineEnvironment(ToolEnvironment):
         super().__init__(rubric=airline_reward(self._data), mcp=mcp)
         self.max_turns = check_integer("max_turns", max_turns, low=1)
         self.database = Database(self._data)
+        # Their numbers alone: what the user wants, and the right actions, are secret.
+        self.public_tasks = {SPLIT: [{"task": each} for each in range(len(self._data.tasks))]}
         self._number, self._task = 0, Task(actions=[])
         self._user: User = scripted_user
         self._messages: list[dict[str, str]] = []  # as the user sees them
@@ -91,6 +96,8 @@ class TauAirlineEnvironment(ToolEnvironment):
         episode_id: str | None = None,
         task: int | None = None,
         user_messages: Sequence[str] | None = None,
+        split: str = SPLIT,
+        index: int | None = None,
     ) -> Observation:
         """Begin an episode.
 
@@ -99,16 +106,21 @@ class TauAirlineEnvironment(ToolEnvironment):
             episode_id: The episode's name.
             task: The number of the task, from 0.
             user_messages: What the user says in turn, such as that of a recording.
+            split: The split of the task, which must be ``test``.
+            index: The number of the task, as in a server's list of tasks; instead of `task`.
 
         Returns:
             The policy as the system message, and the user's first message. Its metadata has the
             number of the ``task``, and who the ``user`` is: ``model``, ``replayed``, ``scripted``.
 
         Raises:
-            InvalidArgumentError: There is no such task, or `user_messages` is invalid.
+            InvalidArgumentError: There is no such task or split, or `user_messages` is invalid.
             EnvError: The user's model failed.
         """
-        number = random.Random(seed).randrange(len(self._data.tasks) or 1) if task is None else task
+        check_choice("split", split, (SPLIT,))
+        number = index if task is None else task
+        if number is None:
+            number = random.Random(seed).randrange(len(self._data.tasks) or 1)
         chosen = task_of({"task": number}, self._data)
         who, user = choose_user(self, user_messages)
         greeting = {"role": "user", "content": GREETING}

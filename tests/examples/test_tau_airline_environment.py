@@ -466,3 +466,12 @@ def test_tau_airline_reward_of_the_expected_actions_is_1(published):
                 last = environment.step(say(f"Done: {', '.join(task['outputs'])}."))
                 rewards.append(last.reward)
             assert sum(rewards) == 1.0, number
+
+
+def test_tau_airline_environment_lists_its_tasks_and_resets_to_one_by_index():
+    environment = make()
+    assert environment.public_tasks == {"test": [{"task": 0}, {"task": 1}, {"task": 2}]}
+    first = environment.reset(split="test", index=2)
+    assert first.metadata["task"] == 2
+    with pytest.raises(InvalidArgumentError, match="`split` must be 'test', got 'train'"):
+        environment.reset(split="train", index=0)
