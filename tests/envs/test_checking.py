@@ -23,8 +23,11 @@ from guerdon import (
     RubricDict,
     Sequential,
     State,
+    ToolEnvironment,
+    ToolErrors,
     WeightedSum,
     check_environment,
+    tool,
 )
 from guerdon.envs import CheckLine, EnvironmentReport
 from guerdon.errors import EnvError, EpisodeError, InvalidArgumentError
@@ -921,3 +924,33 @@ def test_check_environment_reports_a_rubric_whose_fingerprint_moves():
 
     detail = detail_of(check_environment(Moves), KEEPS)
     assert detail.startswith("the fingerprint of the rubric changed while the episode ran")
+
+
+class Locked(ToolEnvironment):
+    """A door whose second tool is visible once it is unlocked."""
+
+    def __init__(self):
+        super().__init__(rubric=ToolErrors())
+
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        self.is_open = False
+        return self.begin("Go in.", episode_id=episode_id)
+
+    def say(self, content):
+        return "Go on."
+
+    @tool
+    def unlock(self) -> str:
+        self.is_open = True
+        return "open"
+
+    @tool(when=lambda self: self.is_open, ends=True)
+    def enter(self) -> str:
+        return "inside"
+
+
+def test_check_environment_plays_the_tools_of_a_tool_environment():
+    report = check_environment(Locked, steps=10)
+    assert [line.name for line in report.lines if line.status == "problem"] == []
+    with Locked() as environment:  # before the first episode, there is no state to look at
+        assert [each.name for each in environment.list_tools()] == ["unlock"]

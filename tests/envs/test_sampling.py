@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model, field_validator
 
 from guerdon import Action
-from guerdon.envs.sampling import sample_actions
+from guerdon.envs.sampling import sample_actions, sample_calls
 from guerdon.errors import InvalidArgumentError
+from guerdon.types import CallToolAction, SayAction, Tool
 from tests.envs.worlds import Deed, Move
 
 
@@ -222,3 +223,21 @@ def test_sample_actions_other_types_are_sampled_or_refused_in_words(kind):
         assert "pass some actions" in str(error)  # noqa: PT017
     else:
         assert len(actions) == 3
+
+
+def test_sample_calls_are_calls_of_the_tools_with_arguments_of_their_schemas():
+    count = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    tools = [
+        Tool(name="count", description="", input_schema=count),
+        Tool(name="look", description="", input_schema={"type": "object", "properties": {}}),
+    ]
+    made = sample_calls(tools, 32, seed=3)
+    assert made == sample_calls(tools, 32, seed=3)
+    calls = [each for each in made if isinstance(each, CallToolAction)]
+    assert {each.tool_name for each in calls} == {"count", "look"}
+    assert all(isinstance(each.arguments["a"], int) for each in calls if each.tool_name == "count")
+    assert sum(isinstance(each, SayAction) for each in made) == 4
+
+
+def test_sample_calls_without_tools_are_messages():
+    assert {type(each) for each in sample_calls([], 3)} == {SayAction}

@@ -344,7 +344,7 @@ def test_tool_environment_call_tool_calls_without_a_step(desk):
         desk.call_tool("add")
 
 
-def test_tool_environment_async_tools_run_in_step_async():
+def test_tool_environment_async_tools_run_in_step_and_step_async():
     class Slow(ToolEnvironment):
         tool_timeout_s = 0.05
 
@@ -369,10 +369,9 @@ def test_tool_environment_async_tools_run_in_step_async():
 
     async def main():
         adapter = EnvAdapter(Slow())
-        assert adapter.step_is_async
         adapter.reset()
         calls = [call("wait", seconds=0), call("now"), call("wait", seconds=30), call("fails")]
-        seen = await adapter.step(CallToolsAction(calls=calls))
+        seen = await adapter.environment.step_async(CallToolsAction(calls=calls))
         assert [each.text for each in seen.results] == [
             "waited",
             "now",
@@ -381,14 +380,10 @@ def test_tool_environment_async_tools_run_in_step_async():
         ]
         kinds = [each.error and each.error.error_type for each in seen.results]
         assert kinds == [None, None, "timeout", "execution_error"]
-        said = await adapter.step(SayAction(content="hi"))
+        said = await adapter.environment.step_async(SayAction(content="hi"))
         assert said.messages[0]["content"] == "HI"
 
     asyncio.run(main())
-
-
-def test_tool_environment_sync_tools_need_no_async_step(desk):
-    assert not EnvAdapter(Desk()).step_is_async
 
 
 def test_tool_environment_subclasses_replace_and_inherit_tools():

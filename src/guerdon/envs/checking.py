@@ -16,8 +16,9 @@ from guerdon._validation import check_integer, check_seconds, summarize
 from guerdon.envs.environment import COMPONENTS, ERROR
 from guerdon.envs.lock_watch import lock_watch
 from guerdon.envs.runner import EnvRunner, EnvThreads
-from guerdon.envs.sampling import sample_actions
+from guerdon.envs.sampling import sample_actions, sample_calls
 from guerdon.envs.server.protocol import observation_json, state_json
+from guerdon.envs.tools import ToolEnvironment
 from guerdon.errors import (
     EnvError,
     EnvTimeoutError,
@@ -306,6 +307,8 @@ class _Checks:
     def actions(self) -> None:
         kind = self.environment.action_type
         call = partial(self.player.call, self.first)
+        if self.given is None and isinstance(self.environment, ToolEnvironment):
+            return  # `played` samples calls of the tools that the episode begins with
         if self.given is None:  # more than are needed: some may be refused
             make = partial(sample_actions, kind, 3 * self.steps, seed=self.seed)
             self.tried = call(make)
@@ -329,6 +332,9 @@ class _Checks:
             raise _Found(
                 f"the reset must name one of the agents {list(agents)} in metadata[{AGENT!r}]"
             )
+        if self.given is None and isinstance(self.environment, ToolEnvironment):
+            tools = player.call(runner, self.environment.list_tools)
+            self.tried = list(sample_calls(tools, 3 * self.steps, seed=self.seed))
         taken: list[Action] = []
         refused: Exception | None = None
         for action in self.tried:

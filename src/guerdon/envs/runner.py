@@ -285,7 +285,7 @@ class EnvAdapter:
             call: The call.
 
         Returns:
-            The `ToolOutcome`, or an awaitable of it if steps are async.
+            The `ToolOutcome`.
 
         Raises:
             InvalidArgumentError: The environment is no `ToolEnvironment`.
@@ -294,15 +294,7 @@ class EnvAdapter:
         environment = self.environment
         if not isinstance(environment, ToolEnvironment):
             raise InvalidArgumentError(f"{self._name} has no tools")
-        if self.step_is_async:
-            return self._call_tool_async(environment, call)
         return environment._call(call, 0)
-
-    async def _call_tool_async(
-        self, environment: ToolEnvironment, call: CallToolAction
-    ) -> ToolOutcome:
-        with no_waiting("call_tool"):
-            return await environment._call_async(call, 0)
 
     def close(self) -> Any:
         """Close the environment."""
@@ -1088,10 +1080,7 @@ class EnvRunner:
         if adapter is None or self._failure:
             self._refuse()
         function = partial(adapter.call_tool, call)
-        is_async = adapter.step_is_async
-        outcome: ToolOutcome = await self._run(
-            function, "call_tool", self.timeout_s, is_async=is_async
-        )
+        outcome: ToolOutcome = await self._run(function, "call_tool", self.timeout_s)
         return outcome
 
     async def call(self, function: Callable[[Any], Any], what: str) -> Any:

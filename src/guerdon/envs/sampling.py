@@ -15,9 +15,12 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from guerdon._validation import summarize
 from guerdon.errors import InvalidArgumentError
 from guerdon.types.action import Action
+from guerdon.types.tool_calls import CallToolAction, SayAction, Tool, ToolAction
 
 # The depth of nested values beyond which only required fields are sampled.
 DEEPEST = 4
+# One of so many actions is a message, where there are tools.
+SAYS = 8
 # Strings of each format.
 FORMATS = {
     "date": "2024-02-29",
@@ -73,6 +76,33 @@ def sample_actions(action_type: type[Action], count: int, *, seed: int = 0) -> l
             f"can't sample {action_type.__name__} from its schema ({summarize(failed)}); pass "
             "some actions"
         ) from failed
+    return made
+
+
+def sample_calls(tools: Sequence[Tool], count: int, *, seed: int = 0) -> list[ToolAction]:
+    """Sample calls of tools, with arguments from their schemas, and a few messages.
+
+    Example:
+        >>> from guerdon.types import Tool
+        >>> schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+        >>> tool = Tool(name="add", description="", input_schema=schema)
+        >>> {call.tool_name for call in sample_calls([tool], 3)}
+        {'add'}
+
+    Args:
+        tools: The tools; without any, all actions are messages.
+        count: The number of actions.
+        seed: The seed.
+    """
+    chance = random.Random(seed)
+    made: list[ToolAction] = []
+    for number in range(count):
+        if not tools or number % SAYS == SAYS - 1:
+            made.append(SayAction(content=chance.choice(WORDS)))
+            continue
+        tool = chance.choice(tools)
+        arguments = _sample(tool.input_schema, tool.input_schema, chance, DEEPEST)
+        made.append(CallToolAction(tool_name=tool.name, arguments=arguments))
     return made
 
 

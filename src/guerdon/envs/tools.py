@@ -116,10 +116,6 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
                 raise EnvDefinitionError(f"{cls.__name__} has two tools {made.spec.name!r}")
             declared[made.spec.name] = made
         cls._declared = declared
-        functions = [each.function for each in declared.values()]
-        if any(map(inspect.iscoroutinefunction, [*functions, cls.say])):
-            cls.step_async = ToolEnvironment._step_async  # type: ignore[assignment, method-assign]
-            cls.step = Environment.step  # type: ignore[method-assign]  # which runs step_async
 
     def __init__(self, rubric: Any = None, *, tool_servers: Any = None, **options: Any) -> None:
         super().__init__(rubric, **options)
@@ -229,28 +225,15 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
             return self._with_visible(ListToolsObservation(tools=self.list_tools()))
         self._begin_step()
         if isinstance(action, SayAction):
-            observation = self._answered(self.say(action.content))
+            answer = self.say(action.content)
+            observation = self._answered(
+                run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+            )
         else:
             calls = enumerate(calls_of(action))
             outcomes = [self._call(call, number) for number, call in calls]
             observation = self._called(action, outcomes)
         return self.score(action, observation)
-
-    async def _step_async(
-        self, action: ToolAction, timeout_s: float | None = None, **kwargs: Any
-    ) -> Any:
-        """Do the same with tools, or a `say`, that are async."""
-        if isinstance(action, ListToolsAction):
-            return self._with_visible(ListToolsObservation(tools=self.list_tools()))
-        self._begin_step()
-        if isinstance(action, SayAction):
-            answer = self.say(action.content)
-            observation = self._answered(await answer if inspect.isawaitable(answer) else answer)
-        else:
-            calls = enumerate(calls_of(action))
-            outcomes = [await self._call_async(call, number) for number, call in calls]
-            observation = self._called(action, outcomes)
-        return await self.score_async(action, observation)
 
     def _begin_step(self) -> None:
         if self._episode is None or self._is_done:
@@ -293,7 +276,8 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         return {**self._declared, **self._servers.functions}
 
     def _is_visible(self, made: ToolFunction) -> bool:
-        return made.when is None or bool(made.when(self))
+        # Before the first episode there is no state that `when` could read.
+        return made.when is None or (self._episode is not None and bool(made.when(self)))
 
     def _call(self, call: CallToolAction, number: int) -> ToolOutcome:
         prepared = self._prepared(call, number)
@@ -302,21 +286,8 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         made, ready = prepared
         try:
             value = made.function(self, **ready)
-            if inspect.isawaitable(value):  # of a server
-                value = run(_limited(value, self.tool_timeout_s))
-        except (Exception, SystemExit) as error:
-            return self._failed(call, error)
-        return self._outcome(made, value)
-
-    async def _call_async(self, call: CallToolAction, number: int) -> ToolOutcome:
-        prepared = self._prepared(call, number)
-        if isinstance(prepared, ToolOutcome):
-            return prepared
-        made, ready = prepared
-        try:
-            value = made.function(self, **ready)
             if inspect.isawaitable(value):
-                value = await _limited(value, self.tool_timeout_s)
+                value = run(_limited(value, self.tool_timeout_s))
         except (Exception, SystemExit) as error:
             return self._failed(call, error)
         return self._outcome(made, value)
@@ -373,6 +344,10 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
 
 class _ToolTimeoutError(Exception):
     """A tool took too long."""
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
 
 
 async def _limited(value: Awaitable[Any], seconds: float) -> Any:
