@@ -75,13 +75,17 @@ def _fastest_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-_lock = threading.Lock()
+# Reentrant: the garbage collector may run a finalizer that asks for the loop in this very thread.
+_lock = threading.RLock()
 _background: _Background | None = None
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
     """Return the loop; start it if it isn't running, as in a forked process."""
     global _background
+    found = _background
+    if found is not None and found.process == os.getpid():
+        return found.loop
     with _lock:
         if _background is None or _background.process != os.getpid():
             _background = _Background()
