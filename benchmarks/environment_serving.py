@@ -33,13 +33,10 @@ def run(openenv: str, missing: str) -> Findings:
         for name, bar in TASKS.values()
     ]
     with contextlib.ExitStack() as stack:
-        ours = _client(stack, sys.executable, "guerdon")
-        theirs = None if missing else _client(stack, openenv, "openenv")
+        ours = client(stack, sys.executable, "guerdon", "benchmarks.echo_guerdon")
+        theirs = None if missing else client(stack, openenv, "openenv", "benchmarks.echo_openenv")
         for task, line in zip(TASKS, lines, strict=True):
-            other = theirs.seconds(task, STEPS) if theirs is not None else lambda: 0.0
-            mine = ours.seconds(task, STEPS)
-            mine(), other()  # the first calls open the sessions
-            line.pairs = take_turns(mine, other, ROUNDS)
+            measure(task, line, ours, theirs, ROUNDS)
         pool = ours.seconds("pool", STEPS)
         pool()
         fastest = min(pool() for _ in range(ROUNDS))
@@ -50,10 +47,23 @@ def run(openenv: str, missing: str) -> Findings:
     return Findings(lines, notes)
 
 
-def _client(stack: contextlib.ExitStack, python: str, library: str) -> Contestant:
-    server = stack.enter_context(ServerProcess(python, f"benchmarks.echo_{library}"))
-    client = Contestant(python, library, "benchmarks.echo_client", server.url)
-    return stack.enter_context(client)
+def client(
+    stack: contextlib.ExitStack, python: str, library: str, server: str, *arguments: str
+) -> Contestant:
+    """Start a server, a module, and a client of the same library that is connected to it."""
+    served = stack.enter_context(ServerProcess(python, server))
+    contestant = Contestant(python, library, "benchmarks.echo_client", served.url, *arguments)
+    return stack.enter_context(contestant)
+
+
+def measure(
+    task: str, line: Measured, ours: Contestant, theirs: Contestant | None, rounds: int
+) -> None:
+    """Measure a task of two clients in alternating rounds; without theirs, of ours alone."""
+    other = theirs.seconds(task, line.per) if theirs is not None else lambda: 0.0
+    mine = ours.seconds(task, line.per)
+    mine(), other()  # the first calls open the sessions
+    line.pairs = take_turns(mine, other, rounds)
 
 
 def _steps(line: Measured, bar: float) -> str:

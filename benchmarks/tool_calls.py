@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import sys
 
-from benchmarks.contestant import Contestant
 from benchmarks.echo_client import SESSIONS
+from benchmarks.environment_serving import client, measure
 from benchmarks.openenv_home import VERSION
-from benchmarks.server_process import ServerProcess
-from benchmarks.timing import Findings, Measured, take_turns
+from benchmarks.timing import Findings, Measured
 
 ROUNDS = 9
 CALLS = 640
@@ -33,17 +32,10 @@ def run(openenv: str, missing: str) -> Findings:
         for name, bar in TASKS.values()
     ]
     with contextlib.ExitStack() as stack:
-        ours = _client(stack, sys.executable, "guerdon")
-        theirs = None if missing else _client(stack, openenv, "openenv")
+        ours = client(stack, sys.executable, "guerdon", "benchmarks.tools_guerdon", "tool")
+        theirs = None
+        if not missing:
+            theirs = client(stack, openenv, "openenv", "benchmarks.tools_openenv", "tool")
         for task, line in zip(TASKS, lines, strict=True):
-            other = theirs.seconds(task, CALLS) if theirs is not None else lambda: 0.0
-            mine = ours.seconds(task, CALLS)
-            mine(), other()  # the first calls open the sessions
-            line.pairs = take_turns(mine, other, ROUNDS)
+            measure(task, line, ours, theirs, ROUNDS)
     return Findings(list(lines))
-
-
-def _client(stack: contextlib.ExitStack, python: str, library: str) -> Contestant:
-    server = stack.enter_context(ServerProcess(python, f"benchmarks.tools_{library}"))
-    client = Contestant(python, library, "benchmarks.echo_client", server.url, "tool")
-    return stack.enter_context(client)

@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+import httpx
+
 from guerdon import Action, Environment, Observation, Rubric, Sequential, State
 
 SOON = 20  # seconds after which what should happen is taken not to happen
@@ -167,6 +169,7 @@ class Server:
     """A process that serves `Served`; to be used with ``with``."""
 
     def __init__(self, *, port=0, sessions=100, token=""):
+        self._token = token
         self._process = subprocess.Popen(
             [sys.executable, "-c", SERVER, str(port), str(sessions), token],
             cwd=Path(__file__).parents[2],
@@ -183,6 +186,16 @@ class Server:
         self._process.kill()
         self._process.wait(SOON)
         self._process.stdout.close()
+
+    def wait_until_empty(self):
+        """Wait until it has closed every session; a client does not wait for that."""
+        headers = {"Authorization": f"Bearer {self._token}"}
+        ends_at = time.monotonic() + SOON
+        while (
+            "guerdon_sessions 0.0\n" not in httpx.get(f"{self.url}/metrics", headers=headers).text
+        ):
+            assert time.monotonic() < ends_at, "the server has sessions left"
+            time.sleep(0.01)
 
     def __enter__(self):
         return self

@@ -289,19 +289,30 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
         )
     messages = read_messages(given)
     turns = sum(message.role == "assistant" for message in messages)
-    first = row.get("first_turn")
     if not turns:
         roles = sorted({message.role for message in messages})
         raise InvalidArgumentError(
             f"the rollout has no assistant turn to score, only the roles {roles}"
         )
-    right = first is None or (type(first) in (int, float) and first % 1 == 0)
-    if not right or not 0 <= (first or 0) < turns:
+    _check_turn_columns(row, turns - _first_turn(row, turns))
+    return messages
+
+
+def _first_turn(row: Mapping[str, Any], turns: int) -> int:
+    """Return which of the assistant turns was played first."""
+    first = row.get("first_turn")
+    if first is None:
+        return 0
+    if type(first) not in (int, float) or first % 1 != 0 or not 0 <= first < turns:
         raise InvalidArgumentError(
             f"`first_turn` must be the index of one of the {turns} assistant turns, from 0, got "
             f"{reprlib.repr(first)}"
         )
-    played = turns - int(first or 0)
+    return int(first)
+
+
+def _check_turn_columns(row: Mapping[str, Any], played: int) -> None:
+    """Check the columns that have an entry for each of the turns that were played."""
     for name in ("agents", AGENT_REWARDS) if AGENT_REWARDS in row else ():
         given = row.get(name)
         if not isinstance(given, list) or len(given) != played:
@@ -311,7 +322,6 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
             )
     if TURN_TOKENS in row:
         check_turn_tokens(row, played)
-    return messages
 
 
 def _content(message: Message) -> Any:

@@ -28,10 +28,16 @@ def wire(request, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def strict():
-    """A server with room for three, and a token."""
+def strict_server():
     with Server(sessions=3, token="sesame") as server:
         yield server
+
+
+@pytest.fixture
+def strict(strict_server):
+    """A server with room for three and a token, which has closed the sessions of the last test."""
+    strict_server.wait_until_empty()
+    return strict_server
 
 
 def play(main):

@@ -102,6 +102,18 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
     after = field_of(field_of(observation, "metadata"), "messages")
     answers = [each for each in read_messages(after or []) if each.role == "tool"]
     missing = None if is_done(observation) and not answers else "transport_error"
+    return [
+        _read_call(
+            call, *((missing, "") if answer is None else _read_answer(answer, error_pattern))
+        )
+        for call, answer in zip(calls, _answers_of(calls, answers), strict=True)
+    ]
+
+
+def _answers_of(
+    calls: Sequence[Mapping[str, Any]], answers: Sequence[Message]
+) -> list[Message | None]:
+    """Return the answer to each call: the one with its id, else the next one without a known id."""
     ids = {each["id"] for each in calls if isinstance(each.get("id"), str)}
     by_id: dict[str | None, deque[Message]] = {}
     for answer in answers:
@@ -111,8 +123,7 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
     for call in calls:
         own = call.get("id") if isinstance(call.get("id"), str) else None
         queue = by_id.get(own) or by_id.get(None)
-        ended = _read_answer(queue.popleft(), error_pattern) if queue else (missing, "")
-        found.append(_read_call(call, *ended))
+        found.append(queue.popleft() if queue else None)
     return found
 
 
