@@ -45,9 +45,10 @@ FLOORS = {
     "envs": 5,
     "rollouts": 6,
     "integrations": 7,
-    "cli": 7,
-    "viewer": 7,
-    "__main__": 7,
+    "arena": 7,
+    "cli": 8,
+    "viewer": 8,
+    "__main__": 8,
 }
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 

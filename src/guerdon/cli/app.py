@@ -14,6 +14,7 @@ from rich.markup import escape
 
 import guerdon
 from guerdon._logging import plain
+from guerdon.cli.arena import arena
 from guerdon.cli.check import check
 from guerdon.cli.console import console
 from guerdon.cli.diff import diff
@@ -73,8 +74,8 @@ def _unwrapped(doc: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
-for command in (score, diff, tree, validate, schema, new, check, serve, judge_server, doctor):
-    needs_arguments = command not in (doctor, schema)
+for command in (score, diff, tree, validate, schema, new, check, serve, judge_server, arena, doctor):
+    needs_arguments = command not in (arena, doctor, schema)
     app.command(help=_unwrapped(command.__doc__), no_args_is_help=needs_arguments)(command)
 
 

@@ -1,0 +1,1 @@
+"""Training in the credit arena through guerdon's public API alone."""

@@ -1,0 +1,253 @@
+"""The results of the arena in tables and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from guerdon.arena.methods import METHODS
+from guerdon.arena.model import Floats
+from guerdon.arena.protocol import Hypothesis, Protocol
+from guerdon.arena.statistics import Estimate, Paired, compare, median
+from guerdon.arena.tournament import Contest
+from guerdon.arena.worlds import find_world
+
+__all__ = ["Row", "findings", "page", "rows_by_world"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A method in a world, in numbers.
+
+    Attributes:
+        contest: The results.
+        updates: The median number of updates to the target; infinite if most seeds didn't reach it.
+        steps: The median number of environment steps to the target.
+        area: The median of the mean normalized return.
+        final: The median normalized return at the end.
+        versus: The updates to the target beside those of the baseline on the same seeds, where a
+            seed that didn't reach it counts as one update more than there were; None for the
+            baseline itself.
+    """
+
+    contest: Contest
+    updates: Estimate
+    steps: Estimate
+    area: Estimate
+    final: Estimate
+    versus: Paired | None
+
+    @property
+    def verdict(self) -> str:
+        """``faster`` or ``slower`` than the baseline, or ``""`` if the interval contains 1."""
+        if self.versus is None:
+            return ""
+        ratio = self.versus.ratio
+        return "faster" if ratio.high < 1 else "slower" if ratio.low > 1 else ""
+
+
+def rows_by_world(contests: Sequence[Contest], protocol: Protocol) -> dict[str, list[Row]]:
+    """Return the rows of each world, the largest area first; contests with an error have none."""
+    latest = {(each.world, each.method): each for each in contests}
+    valid = [each for each in latest.values() if each.error is None]
+    rows: dict[str, list[Row]] = {}
+    for world in dict.fromkeys(each.world for each in valid):
+        of_world = [each for each in valid if each.world == world]
+        baseline = next((each for each in of_world if each.method == protocol.baseline), None)
+        made = [_row(each, baseline, protocol) for each in of_world]
+        rows[world] = sorted(made, key=lambda row: -row.area.value)
+    return rows
+
+
+def _row(contest: Contest, baseline: Contest | None, protocol: Protocol) -> Row:
+    samples = protocol.bootstrap
+    versus = None
+    if baseline is not None and baseline is not contest:
+        versus = compare(_censored(contest, protocol), _censored(baseline, protocol), samples)
+    return Row(
+        contest=contest,
+        updates=median(_numbers(contest.updates), samples),
+        steps=median(_numbers(contest.steps), samples),
+        area=median(_numbers(contest.area), samples),
+        final=median(_numbers(contest.final), samples),
+        versus=versus,
+    )
+
+
+def _numbers(values: Sequence[float | None] | None) -> Floats:
+    return np.array([math.inf if each is None else each for each in values or ()], np.float64)
+
+
+def _censored(contest: Contest, protocol: Protocol) -> Floats:
+    # A policy that is at the target before the first update would divide by 0.
+    return np.clip(_numbers(contest.updates), 0.5, protocol.updates + 1)
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def findings(rows: dict[str, list[Row]], protocol: Protocol) -> Iterator[str]:
+    """Yield a sentence for each method: in which worlds it is faster than the baseline, or slower.
+
+    Args:
+        rows: The rows of each world.
+        protocol: The protocol.
+    """
+    methods = dict.fromkeys(row.contest.method for each in rows.values() for row in each)
+    for method in methods:
+        if method == protocol.baseline:
+            continue
+        own = {
+            world: row
+            for world, each in rows.items()
+            for row in each
+            if row.contest.method == method and row.versus is not None
+        }
+        parts = []
+        for verdict in ("faster", "slower"):
+            named = [
+                f"{world} ({shown_interval(row.versus.ratio)})"
+                for world, row in own.items()
+                if row.verdict == verdict and row.versus is not None
+            ]
+            if named:
+                parts.append(f"{verdict} in {', '.join(named)}")
+        never = [world for world, row in own.items() if math.isinf(row.updates.value)]
+        if never:
+            parts.append(f"below the target in {', '.join(never)}")
+        yield f"`{method}`: {'; '.join(parts) or 'no difference outside the intervals'}."
+
+
+def judged(hypothesis: Hypothesis, rows: dict[str, list[Row]], protocol: Protocol) -> str:
+    """Return a registered claim with the numbers that it is about."""
+    worlds = list(rows) if hypothesis.worlds == "all" else hypothesis.worlds
+    parts = []
+    for world in worlds:
+        own = next(
+            (row for row in rows.get(world, ()) if row.contest.method == hypothesis.method), None
+        )
+        if own is None:
+            parts.append(f"{world}: not run")
+        elif hypothesis.worlds == "all":
+            ahead = [
+                row.contest.method for row in rows[world] if row.area.low > own.area.high
+            ]
+            parts.append(f"{world}: {'behind ' + ', '.join(ahead) if ahead else 'yes'}")
+        elif own.versus is not None:
+            parts.append(f"{world}: {shown_interval(own.versus.ratio)}, p = {own.versus.p:.2g}")
+    return f"*{hypothesis.method}: {hypothesis.claim}.* {'; '.join(parts)}."
+
+
+def shown_interval(each: Estimate, digits: int = 2) -> str:
+    return f"{shown(each.value, digits)} [{shown(each.low, digits)}, {shown(each.high, digits)}]"
+
+
+def shown(value: float, digits: int = 0) -> str:
+    if math.isinf(value):
+        return "–"
+    return "n/a" if math.isnan(value) else f"{value:,.{digits}f}"
+
+
+# The page ----------------------------------------------------------------------------------------
+
+HEADER = (
+    "| method | rate | updates to {target:.0%} | steps to {target:.0%} | area | at the end | "
+    "updates ÷ {baseline}'s | p | steps with credit | ms |\n" + "|---" * 10 + "|"
+)
+FROZEN = "| method | policy | bias | variance | signal to noise | correlation | coverage |\n" + (
+    "|---" * 7 + "|"
+)
+
+
+def page(contests: Sequence[Contest], protocol: Protocol, *, plots: str | None = None) -> str:
+    """Return the results as a page of Markdown.
+
+    Args:
+        contests: The results.
+        protocol: Their protocol.
+        plots: The folder of the worlds' plots, relative to the page; None leaves them out.
+    """
+    rows = rows_by_world(contests, protocol)
+    parts = [
+        "# Results of the credit arena",
+        f"Written by `guerdon arena`. {protocol.evaluation_seeds} seeds, {protocol.updates} updates "
+        f"of {protocol.loop.episodes} episodes; medians with 95 % intervals. The rule of the sweep "
+        "and what was registered before the run are in `protocol.yaml`.",
+        "## What was registered",
+        *(f"- {judged(each, rows, protocol)}" for each in protocol.hypotheses),
+        f"## Faster and slower than {protocol.baseline}",
+        "Ratios of the median number of updates to the target, on the same seeds. Only methods "
+        "whose interval doesn't contain 1 are listed.",
+        *(f"- {each}" for each in findings(rows, protocol)),
+    ]
+    for world, of_world in rows.items():
+        parts += _section(world, of_world, protocol, plots)
+    failed = [each for each in contests if each.error is not None]
+    if failed:
+        parts += [
+            "## Failed",
+            *(f"- {each.method} in {each.world}: {each.error}" for each in failed),
+        ]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Join blocks with empty lines, and items of a list without."""
+    text = ""
+    for before, part in zip(["", *parts], parts, strict=False):
+        is_item = part.startswith("- ") and before.startswith("- ")
+        text += ("\n" if is_item else "\n\n") * bool(text) + part
+    return text + "\n"
+
+
+def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | None) -> list[str]:
+    first = rows[0].contest
+    about = find_world(world).about
+    lines = [
+        HEADER.format(target=protocol.target, baseline=protocol.baseline),
+        *(_line(row) for row in rows),
+    ]
+    frozen = [
+        FROZEN,
+        *(
+            f"| {row.contest.method} | {float(share):.0%} | {shown(each['bias'], 2)} | "
+            f"{shown(each['variance'], 1)} | {shown(each['signal_to_noise'], 3)} | "
+            f"{shown(each['correlation'], 2)} | {each['coverage']:.0%} |"
+            for row in rows
+            for share, each in (row.contest.frozen or {}).items()
+        ),
+    ]
+    picture = [f"![Learning curves in {world}]({plots}/{world}.svg)"] if plots else []
+    return [
+        f"## {world}",
+        f"{about[:1].upper()}{about[1:]}. The uniform policy returns {first.uniform:.3f}, the "
+        f"optimal one {first.optimum:.3f}.",
+        *picture,
+        "\n".join(lines),
+        "On frozen policies, by their share of the optimum:",
+        "\n".join(frozen),
+    ]
+
+
+def _line(row: Row) -> str:
+    contest, versus = row.contest, row.versus
+    ratio = f"{shown_interval(versus.ratio)} | {versus.p:.2g}" if versus else "| "
+    return (
+        f"| {contest.method} | {contest.learning_rate:g} | {shown_interval(row.updates, 0)} | "
+        f"{shown_interval(row.steps, 0)} | {shown_interval(row.area, 3)} | {shown_interval(row.final, 3)} | "
+        f"{ratio} | {contest.coverage or 0:.0%} | {1e3 * (contest.seconds or 0):.2f} |"
+    )
+
+
+def about_methods() -> str:
+    """Return a table of the methods with what they do and their options."""
+    lines = ["| method | what it does | options |", "|---|---|---|"]
+    lines += [
+        f"| `{each.name}` | {each.about} | "
+        f"{', '.join(f'{name} = {value}' for name, value in each.options.items())} |"
+        for each in METHODS.values()
+    ]
+    return "\n".join(lines)
