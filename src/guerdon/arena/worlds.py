@@ -250,7 +250,7 @@ class BanditTree(World):
 
 
 class ToolUse(World):
-    """A question that needs five tools in order, each of which costs and may fail.
+    """A question that needs three tools in order, each of which costs and may fail.
 
     The state is the number of tools that have succeeded. An answer before the last one is right
     only now and then.
@@ -258,8 +258,8 @@ class ToolUse(World):
 
     name = "tool-use"
     about = "tools that cost, may fail and depend on each other, and an answer at the end"
-    actions = ("search", "open", "read", "compute", "check", "answer")
-    max_steps = 16
+    actions = ("search", "read", "compute", "answer")
+    max_steps = 12
     weights: Mapping[str, float] = {"call": -0.04, "right": 1.0}
 
     def initial(self) -> Any:
