@@ -46,7 +46,7 @@ class TablePolicy:
         self._chosen[..., -1] = 1.0
 
     async def get_action(
-        self, observation: Any, available_tools_specs: Any = None, *, turn: int
+        self, observation: Any, available_tools_specs: Any = None, *, turn: int = 0
     ) -> PolicyOutput:
         """Draw an action for the state that the observation names."""
         number = int((uniform(self._seed, 2 * turn) >= self._chosen[observation.state]).sum())
@@ -177,9 +177,10 @@ class PublicTrainer:
             return rewards
         values = exact_values(self.model, uniform_policy(self.model)).v
         to_come = [values[turn, _state(step)] for turn, step in enumerate(record.steps)]
-        before = np.cumsum(rewards) - rewards + to_come
-        after = np.cumsum(rewards) + [*to_come[1:], 0.0]
-        return after if self.method.rewards == "score" else after - before
+        total = np.cumsum(rewards)
+        before, after = total - rewards + to_come, total + np.append(to_come[1:], 0.0)
+        base: Floats = after if self.method.rewards == "score" else after - before
+        return base
 
     def _ascend(self, rollouts: Sequence[AlignedRollout]) -> None:
         rows = [

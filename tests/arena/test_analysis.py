@@ -12,9 +12,7 @@ LOOP = Loop(groups=1, scale=False)
 
 
 def measured(model, method, share=0.5, batches=600):
-    return quality(
-        model, method, frozen_policy(model, share), batches=batches, seed=5, loop=LOOP
-    )
+    return quality(model, method, frozen_policy(model, share), batches=batches, seed=5, loop=LOOP)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9])

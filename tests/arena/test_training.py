@@ -71,9 +71,7 @@ def test_network_learner_has_the_gradient_of_its_logits():
     learner.ascend(direction, rate)
     change = ((learner.logits - before) * direction).sum((1, 2)) / rate
     assert (change > 0).all()
-    assert change[0] == pytest.approx(
-        ((learner._hidden[0].T @ direction[0]) ** 2).sum(), rel=1e-3
-    )
+    assert change[0] == pytest.approx(((learner._hidden[0].T @ direction[0]) ** 2).sum(), rel=1e-3)
 
 
 def test_gigpo_and_grpo_take_the_same_updates_where_no_state_repeats():
@@ -134,9 +132,7 @@ def changing(batch):
             "'mine' returned advantages that aren't finite",
         ),
         (
-            returning(
-                lambda credit: dataclasses.replace(credit, advantage=credit.advantage[:-1])
-            ),
+            returning(lambda credit: dataclasses.replace(credit, advantage=credit.advantage[:-1])),
             r"'mine' must return a Credit with an advantage of the shape \(\d+,\), got Credit",
         ),
         (returning(lambda credit: credit.advantage), "must return a Credit .* got ndarray"),

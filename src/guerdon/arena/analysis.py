@@ -70,7 +70,8 @@ def frozen_policy(model: Model, share: float) -> Floats:
         least, most = (
             (middle, most) if exact_values(model, mixed).value < wanted else (least, middle)
         )
-    return (1 - least) * uniform + least * best
+    policy: Floats = (1 - least) * uniform + least * best
+    return policy
 
 
 def quality(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from guerdon._validation import check_choice
@@ -38,7 +39,7 @@ class WorldObservation(Observation):
 
     state: int
     text: str
-    events: list[str] = []
+    events: Sequence[str] = ()
 
 
 class WorldEnvironment(Environment[WorldAction, WorldObservation, State]):
@@ -53,9 +54,10 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, State]):
         >>> print(environment.reset(seed=7).text)
         crossroads
         actions: left, right
-        >>> observation = environment.step(WorldAction(action="right"))
-        >>> observation.state, observation.reward, environment.step(WorldAction(action="left")).reward
-        (2, 0.0, 0.5)
+        >>> environment.step(WorldAction(action="right")).state
+        2
+        >>> environment.step(WorldAction(action="left")).reward
+        0.5
 
     Args:
         world: The world, or its model.

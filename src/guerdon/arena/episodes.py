@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,8 +112,11 @@ class Episodes:
             starts=starts,
             lengths=lengths,
             group_of=group_of,
-            scores=np.bincount(trajectory, self.reward[mine], self.per_run),
-            components=self._components(mine, trajectory),
+            scores=self._sums(self.reward, mine),
+            components={
+                name: self._sums(self.counts[:, place], mine)
+                for place, name in enumerate(model.weights)
+            },
             trajectory_ids=tuple(range(self.per_run)),
             group_ids=tuple(range(self.per_run // group_size)),
             has_groups=True,
@@ -123,12 +125,10 @@ class Episodes:
             default_step_reward=0.0,
         )
 
-    def _components(self, mine: slice, trajectory: Integers) -> Mapping[str, Floats]:
-        counts = self.counts[mine]
-        return {
-            name: np.bincount(trajectory, counts[:, place], self.per_run)
-            for place, name in enumerate(self.model.weights)
-        }
+    def _sums(self, values: Floats, mine: slice) -> Floats:
+        """Return the sum of each episode of a policy, (E,)."""
+        trajectory = self.episode[mine] - self.episode[mine.start]
+        return np.bincount(trajectory, values[mine], self.per_run).astype(np.float64)
 
 
 def play(model: Model, policies: Floats, seeds: Seeds) -> Episodes:
@@ -141,7 +141,7 @@ def play(model: Model, policies: Floats, seeds: Seeds) -> Episodes:
         policies: R policies, (R, S, A).
         seeds: The seeds of E episodes of each, (R, E).
     """
-    runs, per_run = seeds.shape
+    per_run = seeds.shape[1]
     flat = seeds.ravel()
     chosen = np.cumsum(policies, -1)
     chosen[..., -1] = 1.0

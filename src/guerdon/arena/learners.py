@@ -103,4 +103,5 @@ def _weights(seeds: np.ndarray, inputs: int, units: int, *, draw: int) -> Floats
     """Return uniform weights of the variance 1 / inputs, (R, inputs, units)."""
     drawn = [uniform(seeds.astype(np.uint64), draw + each) for each in range(inputs * units)]
     weights = np.stack(drawn, -1).reshape(len(seeds), inputs, units)
-    return (2 * weights - 1) * np.sqrt(3 / inputs)
+    scaled: Floats = (2 * weights - 1) * np.sqrt(3 / inputs)
+    return scaled

@@ -81,9 +81,8 @@ class Method:
         if ":" in name:
             return cls(name, load_object(name))
         if name not in ESTIMATORS:
-            raise InvalidArgumentError(
-                f"there is no method {name!r}; {did_you_mean(name, [*METHODS, *ESTIMATORS.names()])}"
-            )
+            hint = did_you_mean(name, [*METHODS, *ESTIMATORS.names()])
+            raise InvalidArgumentError(f"there is no method {name!r}; {hint}")
         return cls(name, ESTIMATORS[name])
 
     @property
@@ -173,7 +172,9 @@ def _methods() -> dict[str, Method]:
             rewards="score",
             about="differences of a judge's expected scores",
         ),
-        Method("pure", ESTIMATORS["pure"], rewards="score", about="the worst expected score to come"),
+        Method(
+            "pure", ESTIMATORS["pure"], rewards="score", about="the worst expected score to come"
+        ),
         Method("gigpo", ESTIMATORS["gigpo"], {"gamma": 0.95}, about="GRPO plus anchor groups"),
         Method("hgpo", ESTIMATORS["hgpo"], {"gamma": 0.95}, about="anchor groups with history"),
         Method("rtmc", ESTIMATORS["rtmc"], {"gamma": 0.99}, about="a tree of the group's steps"),

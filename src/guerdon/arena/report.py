@@ -132,9 +132,7 @@ def judged(hypothesis: Hypothesis, rows: dict[str, list[Row]], protocol: Protoco
         if own is None:
             parts.append(f"{world}: not run")
         elif hypothesis.worlds == "all":
-            ahead = [
-                row.contest.method for row in rows[world] if row.area.low > own.area.high
-            ]
+            ahead = [row.contest.method for row in rows[world] if row.area.low > own.area.high]
             parts.append(f"{world}: {'behind ' + ', '.join(ahead) if ahead else 'yes'}")
         elif own.versus is not None:
             parts.append(f"{world}: {shown_interval(own.versus.ratio)}, p = {own.versus.p:.2g}")
@@ -173,9 +171,8 @@ def page(contests: Sequence[Contest], protocol: Protocol, *, plots: str | None =
     rows = rows_by_world(contests, protocol)
     parts = [
         "# Results of the credit arena",
-        f"Written by `guerdon arena`. {protocol.evaluation_seeds} seeds, {protocol.updates} updates "
-        f"of {protocol.loop.episodes} episodes; medians with 95 % intervals. The rule of the sweep "
-        "and what was registered before the run are in `protocol.yaml`.",
+        f"Written by `guerdon arena`: {protocol.evaluation_seeds} seeds, {protocol.updates} "
+        f"updates of {protocol.loop.episodes} episodes, medians with 95 % intervals.",
         "## What was registered",
         *(f"- {judged(each, rows, protocol)}" for each in protocol.hypotheses),
         f"## Faster and slower than {protocol.baseline}",
@@ -234,12 +231,18 @@ def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | N
 
 def _line(row: Row) -> str:
     contest, versus = row.contest, row.versus
-    ratio = f"{shown_interval(versus.ratio)} | {versus.p:.2g}" if versus else "| "
-    return (
-        f"| {contest.method} | {contest.learning_rate:g} | {shown_interval(row.updates, 0)} | "
-        f"{shown_interval(row.steps, 0)} | {shown_interval(row.area, 3)} | {shown_interval(row.final, 3)} | "
-        f"{ratio} | {contest.coverage or 0:.0%} | {1e3 * (contest.seconds or 0):.2f} |"
-    )
+    cells = [
+        contest.method,
+        f"{contest.learning_rate:g}",
+        shown_interval(row.updates, 0),
+        shown_interval(row.steps, 0),
+        shown_interval(row.area, 3),
+        shown_interval(row.final, 3),
+        *((shown_interval(versus.ratio), f"{versus.p:.2g}") if versus else ("", "")),
+        f"{contest.coverage or 0:.0%}",
+        f"{1e3 * (contest.seconds or 0):.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def about_methods() -> str:

@@ -193,9 +193,7 @@ def _ascend(
         weight = advantage
         if loop.clip is not None:
             ratio = current[run, state, action] / policies[run, state, action]
-            outside = np.where(
-                advantage > 0, ratio > 1 + loop.clip, ratio < 1 - loop.clip
-            )
+            outside = np.where(advantage > 0, ratio > 1 + loop.clip, ratio < 1 - loop.clip)
             weight = np.where(outside, 0.0, ratio * advantage)
         learner.ascend(policy_gradient(current, episodes, weight), rates)
 

@@ -31,7 +31,6 @@ WORLDS: Registry[Callable[[], World]] = Registry(
 """Every world by its name; other packages add theirs as entry points."""
 
 
-
 def find_world(name: str) -> World:
     """Return a new world.
 
@@ -108,7 +107,9 @@ class KeyMaze(_Maze):
     def describe(self, state: Any) -> str:
         """Draw the maze: ``@`` is the agent, ``K`` the key, ``D`` the door."""
         cell, has_key = state
-        return self._drawn(cell, "SK." if has_key else "S.") + f"\nkey: {'yes' if has_key else 'no'}"
+        return (
+            self._drawn(cell, "SK." if has_key else "S.") + f"\nkey: {'yes' if has_key else 'no'}"
+        )
 
 
 class StampedMaze(_Maze):
@@ -177,7 +178,7 @@ class Lock(World):
         """Show the dials that are set."""
         if state == "outside":
             return "You have left the lock."
-        return "[" + "x" * state + "?" * (self.dials - state) + "]"
+        return f"[{'x' * state:?<{self.dials}}]"
 
 
 class Corridor(World):
@@ -210,9 +211,9 @@ class Corridor(World):
 
     def describe(self, state: Any) -> str:
         """Draw the corridor: ``@`` is the agent, ``c`` the crumb, ``F`` the feast."""
-        cells = ["c", *"." * (self.length - 1), "F"]
-        cells[state] = "@"
-        return "".join(cells)
+        cells = "c" + "." * (self.length - 1) + "F"
+        place = int(state)
+        return f"{cells[:place]}@{cells[place + 1 :]}"
 
 
 class BanditTree(World):
@@ -317,7 +318,7 @@ class Umbrella(World):
     def describe(self, state: Any) -> str:
         """Name the day, and whether there is an umbrella."""
         taken, day = state
-        return f"day {day}, umbrella: {({None: 'undecided', True: 'yes', False: 'no'})[taken]}"
+        return f"day {day}, umbrella: {'undecided' if taken is None else 'yes' if taken else 'no'}"
 
 
 class FrozenLake(World):

@@ -74,7 +74,19 @@ def _unwrapped(doc: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
-for command in (score, diff, tree, validate, schema, new, check, serve, judge_server, arena, doctor):
+for command in (
+    score,
+    diff,
+    tree,
+    validate,
+    schema,
+    new,
+    check,
+    serve,
+    judge_server,
+    arena,
+    doctor,
+):
     needs_arguments = command not in (arena, doctor, schema)
     app.command(help=_unwrapped(command.__doc__), no_args_is_help=needs_arguments)(command)
 

@@ -27,7 +27,8 @@ def arena(
     methods: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="The methods, registered estimators or file.py:name; by default all methods."
+            metavar="A,B",
+            help="The methods, registered estimators or file.py:name; by default all methods.",
         ),
     ] = None,
     seeds: Annotated[
@@ -81,7 +82,9 @@ def arena(
     if page is not None:
         _write_page(page, contests, rows, rules)
     if as_json:
-        print_json({"protocol": rules.model_dump(mode="json"), "results": list(map(asdict, contests))})
+        print_json(
+            {"protocol": rules.model_dump(mode="json"), "results": list(map(asdict, contests))}
+        )
     else:
         print_parts(_tables(rows, rules))
     if any(each.error for each in contests):
