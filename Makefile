@@ -1,6 +1,6 @@
 # Every target installs what it needs: a machine with git, make and Python 3.11 or newer is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds live trainers cluster coverage bench clean
+.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds live trainers cluster arena coverage bench clean
 
 PYTHON ?= python3
 # uv if it is installed, otherwise a copy in .tools.
@@ -92,6 +92,11 @@ cluster: $(filter .tools/bin/uv,$(UV))  ## Test scoring and pools with Ray, on a
 			cluster tests/docs/test_code_blocks.py --docs -k cluster && \
 		$(CLUSTER) faults --only ray --size 0.02; \
 	else echo "make cluster: skipped, since Ray can't be installed here"; fi
+
+# The table of a quarter of the seeds; `guerdon arena` alone takes all of them.
+arena: setup  ## Compare the credit assignments in all worlds of the arena (a few minutes).
+	@mkdir -p .bench && rm -f .bench/arena.jsonl
+	@$(RUN) guerdon arena --seeds 8 --out .bench/arena.jsonl
 
 coverage: setup  ## Run the fast tests and report the lines that they miss.
 	$(PYTEST) $(FAST) -m "not edge" --cov=guerdon --cov-report=term:skip-covered

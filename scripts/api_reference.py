@@ -29,6 +29,7 @@ PACKAGES = (
     "guerdon.config",
     "guerdon.tracking",
     "guerdon.services",
+    "guerdon.arena",
     "guerdon.integrations.gymnasium",
     "guerdon.integrations.nemo_gym",
     "guerdon.integrations.openrlhf",

@@ -59,6 +59,7 @@ NO_RUN_COMMANDS = {
     "guerdon diff examples/tau_airline/reward.yaml my-reward.yaml rollouts.jsonl",
     "guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl --engine ray",
     "guerdon score games.jsonl --reward examples/chess/reward.yaml --by player",
+    "guerdon arena",
     "guerdon serve number_env --processes 4",
     "guerdon serve examples/chess --reward examples/chess/reward.yaml",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",

@@ -37,7 +37,7 @@ class Model:
         >>> from guerdon.arena import Model, Umbrella
         >>> model = Model.of(Umbrella(days=2))
         >>> len(model.states), model.horizon, model.weights
-        (5, 3, {'dry': 1.0, 'gift': 0.5, 'bill': -0.5})
+        (7, 3, {'dry': 1.0, 'gift': 0.5, 'bill': -0.5})
 
     Attributes:
         world: The world.

@@ -202,7 +202,8 @@ def _joined(parts: Sequence[str]) -> str:
 
 def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | None) -> list[str]:
     first = rows[0].contest
-    about = find_world(world).about
+    found = find_world(world)
+    about = found.about
     lines = [
         HEADER.format(target=protocol.target, baseline=protocol.baseline),
         *(_line(row) for row in rows),
@@ -217,12 +218,17 @@ def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | N
             for share, each in (row.contest.frozen or {}).items()
         ),
     ]
-    picture = [f"![Learning curves in {world}]({plots}/{world}.svg)"] if plots else []
+    pictures = []
+    if plots:
+        pictures = [
+            f"![The states of {world}, by their value]({plots}/{found.name}-world.svg)",
+            f"![Learning curves in {world}]({plots}/{found.name}.svg)",
+        ]
     return [
         f"## {world}",
         f"{about[:1].upper()}{about[1:]}. The uniform policy returns {first.uniform:.3f}, the "
         f"optimal one {first.optimum:.3f}.",
-        *picture,
+        *pictures,
         "\n".join(lines),
         "On frozen policies, by their share of the optimum:",
         "\n".join(frozen),

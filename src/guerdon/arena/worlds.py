@@ -12,7 +12,6 @@ from guerdon.arena.world import Outcome, World
 from guerdon.errors import InvalidArgumentError, MissingExtraError
 
 __all__ = [
-    "WORLDS",
     "BanditTree",
     "Corridor",
     "Crossroads",
@@ -22,6 +21,7 @@ __all__ = [
     "StampedMaze",
     "ToolUse",
     "Umbrella",
+    "WORLDS",
     "find_world",
 ]
 

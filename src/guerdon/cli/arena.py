@@ -98,13 +98,17 @@ def _names(listed: str | None) -> list[str] | None:
 def _write_page(
     path: Path, contests: Sequence[Contest], rows: dict[str, list[Row]], protocol: Protocol
 ) -> None:
-    from guerdon.arena.plots import plot_curves
+    from guerdon.arena.model import Model
+    from guerdon.arena.plots import plot_curves, plot_world
     from guerdon.arena.report import page
+    from guerdon.arena.worlds import find_world
 
     folder = path.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
-    for world, of_world in rows.items():
-        plot_curves(of_world, folder / f"{world}.svg")
+    for name, of_world in rows.items():
+        world = find_world(name)
+        plot_world(Model.of(world), folder / f"{world.name}-world.svg")
+        plot_curves(of_world, folder / f"{world.name}.svg")
     path.write_text(page(contests, protocol, plots=folder.name), encoding="utf-8")
 
 
