@@ -4,11 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from guerdon.arena import (
     WORLDS,
     Crossroads,
     Model,
+    Outcome,
+    World,
     exact_gradient,
     exact_values,
     occupancy,
@@ -17,6 +21,7 @@ from guerdon.arena import (
 )
 from guerdon.arena.episodes import episode_seeds, play
 from guerdon.arena.learners import softmax
+from guerdon.credit import StepBatch, gigpo, grpo
 
 NAMES = WORLDS.names()
 
@@ -101,3 +106,81 @@ def test_optimal_value_is_above_that_of_every_policy(name):
     model = model_of(name)
     for seed in range(5):
         assert exact_values(model, random_policy(model, seed)).value <= optimal_value(model) + 1e-12
+
+
+def test_grpo_and_gigpo_on_the_crossroads_are_those_computed_by_hand():
+    model = Model.of(Crossroads())
+    # a: left, left; b: left, right with bad luck; c: right, left; d: right, right.
+    batch = StepBatch.from_arrays(
+        [0, 1, 0, 0, 0, 0.5, 0, 0], trajectory=list("aabbccdd"), step=[0, 1] * 4,
+        state=[0, 1, 0, 1, 0, 2, 0, 2],
+    )  # fmt: skip
+    outcome = [5 / 8, -3 / 8, 1 / 8, -3 / 8]
+    assert grpo(batch, normalize="mean").advantage.tolist() == np.repeat(outcome, 2).tolist()
+    assert gigpo(batch, normalize="mean").step.tolist() == [
+        5 / 8, 1 / 2, -3 / 8, -1 / 2, 1 / 8, 1 / 4, -3 / 8, -1 / 4,
+    ]  # fmt: skip
+    exact = exact_values(model, uniform_policy(model)).advantage
+    turns, states, actions = [0, 1] * 4, [0, 1, 0, 1, 0, 2, 0, 2], [0, 0, 0, 1, 1, 0, 1, 1]
+    assert exact[turns, states, actions].tolist() == [
+        1 / 4, 1 / 4, 1 / 4, -1 / 4, -1 / 4, 1 / 4, -1 / 4, -1 / 4,
+    ]  # fmt: skip
+
+
+@st.composite
+def worlds(draw):
+    states = draw(st.integers(1, 3))
+    chances = st.sampled_from([0.25, 0.5, 1.0])
+
+    def outcomes_of(state, action):
+        chance = draw(chances)
+        parts = [chance] if chance == 1 else [chance, 1 - chance]
+        return [
+            Outcome(
+                part, draw(st.integers(0, states - 1)),
+                draw(st.lists(st.sampled_from(["coin", "fine"]), max_size=2)), draw(st.booleans()),
+            )
+            for part in parts
+        ]  # fmt: skip
+
+    table = {
+        (state, action): outcomes_of(state, action) for state in range(states) for action in (0, 1)
+    }
+
+    class Drawn(World):
+        name = "drawn"
+        actions = ("a", "b")
+        max_steps = draw(st.integers(1, 3))
+        weights = {"coin": 1.0, "fine": -0.3}  # noqa: RUF012
+
+        def initial(self):
+            return 0
+
+        def outcomes(self, state, action):
+            return table[state, action]
+
+    return Drawn()
+
+
+def value_by_enumeration(world, policy, state, steps):
+    """The expected return, by all that can happen."""
+    if steps == 0:
+        return 0.0
+    total = 0.0
+    for action in (0, 1):
+        for outcome in world.outcomes(state, action):
+            reward = sum(world.weights[event] for event in outcome.events)
+            later = 0.0
+            if not outcome.done:
+                later = value_by_enumeration(world, policy, outcome.state, steps - 1)
+            total += policy[state][action] * outcome.probability * (reward + later)
+    return total
+
+
+@given(worlds(), st.floats(0, 1))
+def test_exact_values_are_those_of_an_enumeration_of_all_episodes(world, left):
+    model = Model.of(world)
+    policy = np.tile([left, 1 - left], (len(model.states), 1))
+    by_state = {state: policy[number] for number, state in enumerate(model.states)}
+    expected = value_by_enumeration(world, by_state, 0, world.max_steps)
+    assert exact_values(model, policy).value == pytest.approx(expected, abs=1e-12)
