@@ -10,8 +10,8 @@ pytest.importorskip("matplotlib", reason="the extra 'plots' draws the plots")
 
 from guerdon.arena.plots import plot_curves, plot_world
 from guerdon.arena.report import rows_by_world
-from guerdon.arena.tournament import run_arena
-from tests.arena.test_tournament import PROTOCOL
+from guerdon.arena.runner import run_arena
+from tests.arena.test_runner import PROTOCOL
 
 CIRCLES = "{http://www.w3.org/2000/svg}use"
 
@@ -28,11 +28,11 @@ def test_plot_world_draws_every_state(name, tmp_path):
 
 
 def test_plot_curves_names_the_methods(tmp_path):
-    contests = run_arena(
+    results = run_arena(
         tmp_path / "arena.jsonl", worlds=["crossroads"], methods=["exact", "grpo"],
         protocol=PROTOCOL, processes=1,
     )  # fmt: skip
-    plot_curves(rows_by_world(contests, PROTOCOL)["crossroads"], tmp_path / "curves.svg")
+    plot_curves(rows_by_world(results, PROTOCOL)["crossroads"], tmp_path / "curves.svg")
     text = (tmp_path / "curves.svg").read_text()
     assert ">exact</text>" in text
     assert ">grpo</text>" in text

@@ -49,7 +49,7 @@ def plot_curves(rows: Sequence[Row], path: Path) -> None:
         MissingExtraError: matplotlib is not installed.
     """
     with _figure(path, 7, 3.2) as axes:
-        curves = {row.contest.method: np.array(row.contest.curve).T for row in rows}
+        curves = {row.result.method: np.array(row.result.curve).T for row in rows}
         for method in sorted(curves.keys() - COLOURS.keys()):
             update, _, middle, _ = curves[method]
             axes.plot(update, middle, color="#BBBBBB", linewidth=0.8)

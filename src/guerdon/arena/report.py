@@ -11,8 +11,8 @@ import numpy as np
 from guerdon.arena.methods import METHODS
 from guerdon.arena.model import Floats
 from guerdon.arena.protocol import Hypothesis, Protocol
+from guerdon.arena.runner import MethodFailure, MethodResult, Results
 from guerdon.arena.statistics import Estimate, Paired, compare, median
-from guerdon.arena.tournament import Contest
 from guerdon.arena.worlds import find_world
 
 __all__ = ["Row", "findings", "page", "rows_by_world"]
@@ -23,7 +23,7 @@ class Row:
     """A method in a world, in numbers.
 
     Attributes:
-        contest: The results.
+        result: The results.
         updates: The median number of updates to the target; infinite if most seeds didn't reach it.
         steps: The median number of environment steps to the target.
         area: The median of the mean normalized return.
@@ -33,7 +33,7 @@ class Row:
             baseline itself.
     """
 
-    contest: Contest
+    result: MethodResult
     updates: Estimate
     steps: Estimate
     area: Estimate
@@ -49,10 +49,10 @@ class Row:
         return "faster" if ratio.high < 1 else "slower" if ratio.low > 1 else ""
 
 
-def rows_by_world(contests: Sequence[Contest], protocol: Protocol) -> dict[str, list[Row]]:
-    """Return the rows of each world, the largest area first; contests with an error have none."""
-    latest = {(each.world, each.method): each for each in contests}
-    valid = [each for each in latest.values() if each.error is None]
+def rows_by_world(results: Results, protocol: Protocol) -> dict[str, list[Row]]:
+    """Return the rows of each world, the largest area first; failures have none."""
+    latest = {(each.world, each.method): each for each in results}
+    valid = [each for each in latest.values() if isinstance(each, MethodResult)]
     rows: dict[str, list[Row]] = {}
     for world in dict.fromkeys(each.world for each in valid):
         of_world = [each for each in valid if each.world == world]
@@ -62,28 +62,28 @@ def rows_by_world(contests: Sequence[Contest], protocol: Protocol) -> dict[str, 
     return rows
 
 
-def _row(contest: Contest, baseline: Contest | None, protocol: Protocol) -> Row:
+def _row(result: MethodResult, baseline: MethodResult | None, protocol: Protocol) -> Row:
     samples = protocol.bootstrap
     versus = None
-    if baseline is not None and baseline is not contest:
-        versus = compare(_censored(contest, protocol), _censored(baseline, protocol), samples)
+    if baseline is not None and baseline is not result:
+        versus = compare(_censored(result, protocol), _censored(baseline, protocol), samples)
     return Row(
-        contest=contest,
-        updates=median(_numbers(contest.updates), samples),
-        steps=median(_numbers(contest.steps), samples),
-        area=median(_numbers(contest.area), samples),
-        final=median(_numbers(contest.final), samples),
+        result=result,
+        updates=median(_numbers(result.updates), samples),
+        steps=median(_numbers(result.steps), samples),
+        area=median(_numbers(result.area), samples),
+        final=median(_numbers(result.final), samples),
         versus=versus,
     )
 
 
-def _numbers(values: Sequence[float | None] | None) -> Floats:
-    return np.array([math.inf if each is None else each for each in values or ()], np.float64)
+def _numbers(values: Sequence[float | None]) -> Floats:
+    return np.array([math.inf if each is None else each for each in values], np.float64)
 
 
-def _censored(contest: Contest, protocol: Protocol) -> Floats:
+def _censored(result: MethodResult, protocol: Protocol) -> Floats:
     # A policy that is at the target before the first update would divide by 0.
-    return np.clip(_numbers(contest.updates), 0.5, protocol.updates + 1)
+    return np.clip(_numbers(result.updates), 0.5, protocol.updates + 1)
 
 
 # Words -------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def findings(rows: dict[str, list[Row]], protocol: Protocol) -> Iterator[str]:
         rows: The rows of each world.
         protocol: The protocol.
     """
-    methods = dict.fromkeys(row.contest.method for each in rows.values() for row in each)
+    methods = dict.fromkeys(row.result.method for each in rows.values() for row in each)
     for method in methods:
         if method == protocol.baseline:
             continue
@@ -104,7 +104,7 @@ def findings(rows: dict[str, list[Row]], protocol: Protocol) -> Iterator[str]:
             world: row
             for world, each in rows.items()
             for row in each
-            if row.contest.method == method and row.versus is not None
+            if row.result.method == method and row.versus is not None
         }
         parts = []
         for verdict in ("faster", "slower"):
@@ -127,12 +127,12 @@ def judged(hypothesis: Hypothesis, rows: dict[str, list[Row]], protocol: Protoco
     parts = []
     for world in worlds:
         own = next(
-            (row for row in rows.get(world, ()) if row.contest.method == hypothesis.method), None
+            (row for row in rows.get(world, ()) if row.result.method == hypothesis.method), None
         )
         if own is None:
             parts.append(f"{world}: not run")
         elif hypothesis.worlds == "all":
-            ahead = [row.contest.method for row in rows[world] if row.area.low > own.area.high]
+            ahead = [row.result.method for row in rows[world] if row.area.low > own.area.high]
             parts.append(f"{world}: {'behind ' + ', '.join(ahead) if ahead else 'yes'}")
         elif own.versus is not None:
             parts.append(f"{world}: {shown_interval(own.versus.ratio)}, p = {own.versus.p:.2g}")
@@ -160,15 +160,15 @@ FROZEN = "| method | policy | bias | variance | signal to noise | correlation | 
 )
 
 
-def page(contests: Sequence[Contest], protocol: Protocol, *, plots: str | None = None) -> str:
+def page(results: Results, protocol: Protocol, *, plots: str | None = None) -> str:
     """Return the results as a page of Markdown.
 
     Args:
-        contests: The results.
+        results: The results.
         protocol: Their protocol.
         plots: The folder of the worlds' plots, relative to the page; None leaves them out.
     """
-    rows = rows_by_world(contests, protocol)
+    rows = rows_by_world(results, protocol)
     parts = [
         "# Results of the credit arena",
         f"Written by `guerdon arena`: {protocol.evaluation_seeds} seeds, {protocol.updates} "
@@ -182,7 +182,7 @@ def page(contests: Sequence[Contest], protocol: Protocol, *, plots: str | None =
     ]
     for world, of_world in rows.items():
         parts += _section(world, of_world, protocol, plots)
-    failed = [each for each in contests if each.error is not None]
+    failed = [each for each in results if isinstance(each, MethodFailure)]
     if failed:
         parts += [
             "## Failed",
@@ -201,7 +201,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | None) -> list[str]:
-    first = rows[0].contest
+    first = rows[0].result
     found = find_world(world)
     about = found.about
     lines = [
@@ -211,11 +211,11 @@ def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | N
     frozen = [
         FROZEN,
         *(
-            f"| {row.contest.method} | {float(share):.0%} | {shown(each['bias'], 2)} | "
+            f"| {row.result.method} | {float(share):.0%} | {shown(each['bias'], 2)} | "
             f"{shown(each['variance'], 1)} | {shown(each['signal_to_noise'], 3)} | "
             f"{shown(each['correlation'], 2)} | {each['coverage']:.0%} |"
             for row in rows
-            for share, each in (row.contest.frozen or {}).items()
+            for share, each in row.result.frozen.items()
         ),
     ]
     pictures = []
@@ -236,17 +236,17 @@ def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | N
 
 
 def _line(row: Row) -> str:
-    contest, versus = row.contest, row.versus
+    result, versus = row.result, row.versus
     cells = [
-        contest.method,
-        f"{contest.learning_rate:g}",
+        result.method,
+        f"{result.learning_rate:g}",
         shown_interval(row.updates, 0),
         shown_interval(row.steps, 0),
         shown_interval(row.area, 3),
         shown_interval(row.final, 3),
         *((shown_interval(versus.ratio), f"{versus.p:.2g}") if versus else ("", "")),
-        f"{contest.coverage or 0:.0%}",
-        f"{1e3 * (contest.seconds or 0):.2f}",
+        f"{result.coverage:.0%}",
+        f"{1e3 * result.seconds:.2f}",
     ]
     return f"| {' | '.join(cells)} |"
 

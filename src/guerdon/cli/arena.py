@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,7 @@ from guerdon.cli.console import cell, console, print_json, print_parts, table
 if TYPE_CHECKING:
     from guerdon.arena.protocol import Protocol
     from guerdon.arena.report import Row
-    from guerdon.arena.tournament import Contest
+    from guerdon.arena.runner import MethodFailure, MethodResult, Results
 
 
 def arena(
@@ -63,31 +63,32 @@ def arena(
     """
     from guerdon.arena.protocol import Protocol
     from guerdon.arena.report import rows_by_world
-    from guerdon.arena.tournament import run_arena
+    from guerdon.arena.runner import MethodFailure, run_arena
 
     rules = Protocol.read(protocol)
     if seeds is not None:
         rules = rules.with_seeds(seeds)
     err = console(stderr=True)
 
-    def show(contest: Contest, finished: int, total: int) -> None:
-        what = f"{finished}/{total} {contest.world} {contest.method}"
-        err.print(Text(f"{what}: {contest.error}" if contest.error else what))
+    def show(result: MethodResult | MethodFailure, finished: int, total: int) -> None:
+        what = f"{finished}/{total} {result.world} {result.method}"
+        error = getattr(result, "error", None)
+        err.print(Text(f"{what}: {error}" if error else what))
 
-    contests = run_arena(
+    results = run_arena(
         out, worlds=_names(worlds), methods=_names(methods), protocol=rules, processes=processes,
         progress=show,
     )  # fmt: skip
-    rows = rows_by_world(contests, rules)
+    rows = rows_by_world(results, rules)
     if page is not None:
-        _write_page(page, contests, rows, rules)
+        _write_page(page, results, rows, rules)
     if as_json:
         print_json(
-            {"protocol": rules.model_dump(mode="json"), "results": list(map(asdict, contests))}
+            {"protocol": rules.model_dump(mode="json"), "results": list(map(asdict, results))}
         )
     else:
         print_parts(_tables(rows, rules))
-    if any(each.error for each in contests):
+    if any(isinstance(each, MethodFailure) for each in results):
         raise typer.Exit(options.ExitCode.FAILED)
 
 
@@ -96,7 +97,7 @@ def _names(listed: str | None) -> list[str] | None:
 
 
 def _write_page(
-    path: Path, contests: Sequence[Contest], rows: dict[str, list[Row]], protocol: Protocol
+    path: Path, results: Results, rows: dict[str, list[Row]], protocol: Protocol
 ) -> None:
     from guerdon.arena.model import Model
     from guerdon.arena.plots import plot_curves, plot_world
@@ -109,7 +110,7 @@ def _write_page(
         world = find_world(name)
         plot_world(Model.of(world), folder / f"{world.name}-world.svg")
         plot_curves(of_world, folder / f"{world.name}.svg")
-    path.write_text(page(contests, protocol, plots=folder.name), encoding="utf-8")
+    path.write_text(page(results, protocol, plots=folder.name), encoding="utf-8")
 
 
 def _tables(rows: dict[str, list[Row]], protocol: Protocol) -> Iterator[Table | Text]:
@@ -123,7 +124,7 @@ def _tables(rows: dict[str, list[Row]], protocol: Protocol) -> Iterator[Table | 
         made.title = world
         for row in of_world:
             made.add_row(
-                cell(row.contest.method), f"{row.contest.learning_rate:g}",
+                cell(row.result.method), f"{row.result.learning_rate:g}",
                 shown_interval(row.updates, 0), shown_interval(row.area, 3),
                 shown_interval(row.versus.ratio) if row.versus else "",
             )  # fmt: skip

@@ -8,11 +8,11 @@ import math
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,9 @@ from guerdon.arena.training import Training, train
 from guerdon.arena.worlds import WORLDS, find_world
 from guerdon.errors import InvalidArgumentError, ScoringError
 
-__all__ = ["Contest", "run_arena"]
+__all__ = ["MethodFailure", "MethodResult", "evaluate_method", "read_results", "run_arena"]
+
+Results: TypeAlias = "list[MethodResult | MethodFailure]"
 
 # The first seeds of the sweep, the evaluation and the frozen policies.
 SWEEP_SEED, EVALUATION_SEED, FROZEN_SEED = 0, 1_000_000, 2_000_000
@@ -35,7 +37,7 @@ POINTS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class MethodResult:
     """The results of one method in one world; lists have one entry for each evaluation seed.
 
     Attributes:
@@ -54,48 +56,67 @@ class Contest:
         coverage: The share of steps with an advantage other than 0, over the whole training.
         seconds: The time of an update.
         frozen: The quality of the estimator on the frozen policies, by their share of the optimum.
-        error: Why there are no results, if the estimator failed.
     """
 
     world: str
     method: str
     uniform: float
     optimum: float
-    learning_rate: float | None = None
-    sweep: dict[str, float] | None = None
-    area: list[float] | None = None
-    final: list[float] | None = None
-    updates: list[int | None] | None = None
-    steps: list[int | None] | None = None
-    curve: list[list[float]] | None = None
-    coverage: float | None = None
-    seconds: float | None = None
-    frozen: dict[str, dict[str, float]] | None = None
-    error: str | None = None
+    learning_rate: float
+    sweep: dict[str, float]
+    area: list[float]
+    final: list[float]
+    updates: list[int | None]
+    steps: list[int | None]
+    curve: list[list[float]]
+    coverage: float
+    seconds: float
+    frozen: dict[str, dict[str, float]]
 
 
-def contest(world: str, method: Method, protocol: Protocol) -> Contest:
+@dataclass(frozen=True, slots=True)
+class MethodFailure:
+    """A method that has no results in a world.
+
+    Attributes:
+        world: The name of the world.
+        method: The name of the method.
+        error: What it raised.
+    """
+
+    world: str
+    method: str
+    error: str
+
+
+def evaluate_method(world: str, name: str, protocol: Protocol) -> MethodResult | MethodFailure:
     """Tune a method in a world on the sweep's seeds, and evaluate it on others.
 
-    An estimator that raises has results with its error.
+    Args:
+        world: As for `find_world`.
+        name: As for `Method.named`.
+        protocol: The rules.
+
+    Returns:
+        The results; those of an estimator that raised are its error.
     """
-    model = Model.of(find_world(world))
-    low, high = exact_values(model, uniform_policy(model)).value, optimal_value(model)
-    begun = Contest(world, method.name, float(low), high)
+    model, method = Model.of(find_world(world)), Method.named(name)
     try:
-        return _evaluated(begun, model, method, protocol)
+        return _evaluated(world, model, method, protocol)
     except Exception as error:
-        return Contest(**asdict(begun) | {"error": f"{type(error).__name__}: {error}"})
+        return MethodFailure(world, name, f"{type(error).__name__}: {error}")
 
 
-def _evaluated(begun: Contest, model: Model, method: Method, protocol: Protocol) -> Contest:
+def _evaluated(world: str, model: Model, method: Method, protocol: Protocol) -> MethodResult:
+    uniform = float(exact_values(model, uniform_policy(model)).value)
+    optimum = optimal_value(model)
+
     def learn(seeds: Sequence[int], rates: Sequence[float]) -> tuple[Training, Floats]:
         training = train(
             model, method, seeds=seeds, learning_rate=rates, updates=protocol.updates,
             loop=protocol.loop,
         )  # fmt: skip
-        span = begun.optimum - begun.uniform
-        return training, (training.returns - begun.uniform) / span
+        return training, (training.returns - uniform) / (optimum - uniform)
 
     rates, tries = protocol.learning_rates, protocol.sweep_seeds
     seeds = [SWEEP_SEED + number for number in range(tries)]
@@ -108,31 +129,39 @@ def _evaluated(begun: Contest, model: Model, method: Method, protocol: Protocol)
     taken = np.append(np.zeros((len(seeds), 1), np.int64), training.steps, 1)
     points = np.unique(np.geomspace(1, protocol.updates + 1, POINTS).astype(int)) - 1
     quartiles = np.quantile(curves[:, points], [0.25, 0.5, 0.75], axis=0)
-    return Contest(
-        **asdict(begun) | {
-            "learning_rate": rates[best],
-            "sweep": {str(rate): float(area) for rate, area in zip(rates, areas, strict=True)},
-            "area": curves.mean(-1).tolist(),
-            "final": curves[:, -1].tolist(),
-            "updates": updates,
-            "steps": [
-                None if update is None else int(taken[number, update])
-                for number, update in enumerate(updates)
-            ],
-            "curve": np.vstack([points, quartiles]).T.round(6).tolist(),
-            "coverage": float(training.coverage.mean()),
-            "seconds": training.seconds,
-            "frozen": {
-                str(share): asdict(
-                    quality(
-                        model, method, frozen_policy(model, share), batches=protocol.batches,
-                        seed=FROZEN_SEED, loop=protocol.loop,
-                    )
-                )
-                for share in protocol.frozen
-            },
-        }
-    )  # fmt: skip
+    return MethodResult(
+        world=world,
+        method=method.name,
+        uniform=uniform,
+        optimum=optimum,
+        learning_rate=rates[best],
+        sweep={str(rate): float(area) for rate, area in zip(rates, areas, strict=True)},
+        area=curves.mean(-1).tolist(),
+        final=curves[:, -1].tolist(),
+        updates=updates,
+        steps=[
+            None if update is None else int(taken[number, update])
+            for number, update in enumerate(updates)
+        ],
+        curve=np.vstack([points, quartiles]).T.round(6).tolist(),
+        coverage=float(training.coverage.mean()),
+        seconds=training.seconds,
+        frozen=_on_frozen_policies(model, method, protocol),
+    )
+
+
+def _on_frozen_policies(
+    model: Model, method: Method, protocol: Protocol
+) -> dict[str, dict[str, float]]:
+    return {
+        str(share): asdict(
+            quality(
+                model, method, frozen_policy(model, share), batches=protocol.batches,
+                seed=FROZEN_SEED, loop=protocol.loop,
+            )
+        )
+        for share in protocol.frozen
+    }  # fmt: skip
 
 
 def _first(reached: Any) -> int | None:
@@ -146,8 +175,8 @@ def run_arena(
     methods: Sequence[str] | None = None,
     protocol: Protocol | None = None,
     processes: int | None = None,
-    progress: Callable[[Contest, int, int], None] | None = None,
-) -> list[Contest]:
+    progress: Callable[[MethodResult | MethodFailure, int, int], None] | None = None,
+) -> Results:
     """Run all methods in all worlds, and write a line of JSON for each pair.
 
     A file that exists is continued: the pairs that it has are not run again.
@@ -176,9 +205,12 @@ def run_arena(
     ]
     for world, method in pairs:
         find_world(world), Method.named(method)
-    workers = check_integer("processes", processes or os.cpu_count() or 1, low=1)
+    workers = os.cpu_count() or 1 if processes is None else processes
+    check_integer("processes", workers, low=1)
     with _results_file(Path(out), protocol) as (file, found):
-        results = {(each.world, each.method): each for each in found if each.error is None}
+        results: dict[tuple[str, str], MethodResult | MethodFailure] = {
+            (each.world, each.method): each for each in found if isinstance(each, MethodResult)
+        }
         waiting = [pair for pair in pairs if pair not in results]
         for each in _in_processes(waiting, protocol, workers):
             results[each.world, each.method] = each
@@ -191,17 +223,15 @@ def run_arena(
 
 def _in_processes(
     pairs: Sequence[tuple[str, str]], protocol: Protocol, workers: int
-) -> Iterator[Contest]:
+) -> Iterator[MethodResult | MethodFailure]:
     """Yield results as they come; ctrl-C ends the processes."""
     if workers == 1 or len(pairs) < 2:
-        yield from (contest(world, Method.named(name), protocol) for world, name in pairs)
+        yield from (evaluate_method(*pair, protocol) for pair in pairs)
         return
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context) as pool:
-        running: set[Future[Contest]] = {
-            pool.submit(_contest, world, name, protocol) for world, name in pairs
-        }
+        running = {pool.submit(evaluate_method, *pair, protocol) for pair in pairs}
         try:
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -210,15 +240,11 @@ def _in_processes(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _contest(world: str, method: str, protocol: Protocol) -> Contest:
-    return contest(world, Method.named(method), protocol)
-
-
 # The file ----------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _results_file(path: Path, protocol: Protocol) -> Iterator[tuple[TextIO, list[Contest]]]:
+def _results_file(path: Path, protocol: Protocol) -> Iterator[tuple[TextIO, Results]]:
     """Open a file of results for this process alone, with the results that it has."""
     with path.open("a+", encoding="utf-8") as file:
         try:
@@ -230,7 +256,7 @@ def _results_file(path: Path, protocol: Protocol) -> Iterator[tuple[TextIO, list
         complete = text[: text.rfind("\n") + 1]
         if len(complete) < len(text):  # the line that was written when a run was interrupted
             file.truncate(len(complete.encode()))
-        found: list[Contest] = []
+        found: Results = []
         if complete:
             _, found = read_results(path, protocol)
         else:
@@ -242,7 +268,7 @@ def _results_file(path: Path, protocol: Protocol) -> Iterator[tuple[TextIO, list
 
 def read_results(
     path: str | os.PathLike[str], protocol: Protocol | None = None
-) -> tuple[Protocol, list[Contest]]:
+) -> tuple[Protocol, Results]:
     """Read a file of results.
 
     Args:
@@ -255,7 +281,7 @@ def read_results(
     try:
         header, *lines = map(json.loads, Path(path).read_text(encoding="utf-8").splitlines())
         found = Protocol.model_validate(header["protocol"])
-        results = [Contest(**_from_json(line)) for line in lines]
+        results = list(map(_from_json, lines))
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InvalidArgumentError(f"{path}: not a file of the arena: {error}") from error
     if protocol is not None and found.fingerprint() != protocol.fingerprint():
@@ -274,9 +300,11 @@ def _to_json(value: Any) -> Any:
     return value
 
 
-def _from_json(line: dict[str, Any]) -> dict[str, Any]:
-    """Return a line with NaN in place of a missing quality."""
-    for of_policy in (line.get("frozen") or {}).values():
+def _from_json(line: dict[str, Any]) -> MethodResult | MethodFailure:
+    """Return a line as an object, with NaN in place of a missing quality."""
+    if "error" in line:
+        return MethodFailure(**line)
+    for of_policy in line["frozen"].values():
         for name, value in of_policy.items():
             of_policy[name] = math.nan if value is None else value
-    return line
+    return MethodResult(**line)

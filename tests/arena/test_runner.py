@@ -8,7 +8,7 @@ import pytest
 
 from guerdon.arena.protocol import Hypothesis, Protocol
 from guerdon.arena.report import page, rows_by_world
-from guerdon.arena.tournament import read_results, run_arena
+from guerdon.arena.runner import MethodFailure, read_results, run_arena
 from guerdon.errors import InvalidArgumentError, ScoringError
 
 PROTOCOL = Protocol.read().with_changes(
@@ -60,26 +60,26 @@ def run(tmp_path):
     return run
 
 
-def without_times(contests):
+def without_times(results):
     return [
         {name: value for name, value in vars_of(each).items() if name != "seconds"}
-        for each in contests
+        for each in results
     ]
 
 
-def vars_of(contest):
-    return {name: getattr(contest, name) for name in contest.__slots__}
+def vars_of(result):
+    return {name: getattr(result, name) for name in result.__slots__}
 
 
 def test_run_arena_writes_a_line_for_each_pair_and_returns_them_in_order(run):
-    contests = run()
-    assert [(each.world, each.method) for each in contests] == [
+    results = run()
+    assert [(each.world, each.method) for each in results] == [
         (world, method) for world in WORLDS for method in METHODS
     ]
     header, *lines = map(json.loads, run.file.read_text().splitlines())
     assert header["protocol"]["updates"] == 20
     assert len(lines) == 6
-    assert all(len(each.area) == 4 for each in contests)
+    assert all(len(each.area) == 4 for each in results)
 
 
 def test_run_arena_is_the_same_in_processes(run):
@@ -93,7 +93,7 @@ def test_run_arena_goes_on_after_an_interruption(run):
     lines = run.file.read_text().splitlines(keepends=True)
     run.file.write_text("".join(lines[:3]) + lines[3][:50])  # cut off in the middle of a line
     seen = []
-    again = run(progress=lambda contest, finished, total: seen.append((finished, total)))
+    again = run(progress=lambda result, finished, total: seen.append((finished, total)))
     assert seen == [(3, 6), (4, 6), (5, 6), (6, 6)]
     assert without_times(again) == without_times(whole)
     assert len(read_results(run.file)[1]) == 6
@@ -136,14 +136,14 @@ def test_run_arena_refuses_unknown_names_before_it_writes(run, options, problem)
 
 
 def test_page_has_the_claims_the_tables_and_the_protocol(run):
-    contests = run()
-    text = page(contests, PROTOCOL)
+    results = run()
+    text = page(results, PROTOCOL)
     assert "*gigpo: it is faster.* crossroads: " in text
     assert "*exact: it is the ceiling.* crossroads: yes" in text
     for world in WORLDS:
         assert f"## {world}" in text
-    rows = rows_by_world(contests, PROTOCOL)["crossroads"]
-    grpo = next(row for row in rows if row.contest.method == "grpo")
+    rows = rows_by_world(results, PROTOCOL)["crossroads"]
+    grpo = next(row for row in rows if row.result.method == "grpo")
     assert grpo.versus is None
     line = next(line for line in text.splitlines() if line.startswith("| grpo | "))
     assert f"{grpo.area.value:.3f} [{grpo.area.low:.3f}, {grpo.area.high:.3f}]" in line
@@ -151,8 +151,8 @@ def test_page_has_the_claims_the_tables_and_the_protocol(run):
 
 
 def test_rows_by_world_count_seeds_that_never_reach_the_target_as_infinite(run):
-    contests = run(worlds=["tool-use"], protocol=PROTOCOL.with_changes(updates=1))
-    rows = rows_by_world(contests, PROTOCOL)["tool-use"]
+    results = run(worlds=["tool-use"], protocol=PROTOCOL.with_changes(updates=1))
+    rows = rows_by_world(results, PROTOCOL)["tool-use"]
     assert all(math.isinf(row.updates.value) for row in rows)
 
 
@@ -172,13 +172,15 @@ def test_run_arena_takes_estimators_and_worlds_of_a_file(run, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(MINE)
     methods = ["grpo", f"{mine}:ones", f"{mine}:broken"]
-    contests = run(worlds=[f"{mine}:Coin"], methods=methods, processes=2)
-    assert [each.error for each in contests] == [None, None, "RuntimeError: out of order"]
-    assert contests[0].optimum == 0.5
-    assert "RuntimeError: out of order" in page(contests, PROTOCOL)
+    results = run(worlds=[f"{mine}:Coin"], methods=methods, processes=2)
+    assert results[2] == MethodFailure(
+        f"{mine}:Coin", f"{mine}:broken", "RuntimeError: out of order"
+    )
+    assert results[0].optimum == 0.5
+    assert "RuntimeError: out of order" in page(results, PROTOCOL)
     seen = []
     run(
         worlds=[f"{mine}:Coin"], methods=methods,
-        progress=lambda contest, *_: seen.append(contest.method),
+        progress=lambda result, *_: seen.append(result.method),
     )  # fmt: skip
     assert seen == [f"{mine}:broken"]  # the others are not run again
