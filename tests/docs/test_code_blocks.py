@@ -104,6 +104,7 @@ NO_RUN_COMMANDS = {
     "python -m examples.chess.pgn examples/chess/games.pgn > games.jsonl",
     "python -m examples.chess.play",
     "python -m examples.atari.play",
+    "python -m examples.shaping --plots docs",
     "python -m examples.tau_airline.replay",
     "python -m examples.textarena.play",
     "ray job submit --working-dir . -- guerdon score rollouts.jsonl --reward reward.py:reward "
