@@ -16,6 +16,8 @@ from guerdon.arena import uniform_policy as uniform
 from guerdon.arena.learners import softmax
 from guerdon.arena.statistics import median
 
+pytestmark = pytest.mark.edge  # a real server, and training over several seconds
+
 SEEDS = range(5)
 
 
@@ -142,7 +144,6 @@ def test_apply_credit_on_rewards_of_none_takes_the_updates_of_the_masked_model()
 # (d) A live change -------------------------------------------------------------------------------
 
 
-@pytest.mark.edge
 def test_post_config_in_mid_training_on_a_served_environment_turns_the_policies_around():
     model, updates, at = Model.of(Road()), 45, live_config.CHANGE_AT
     served, change = asyncio.run(live_config.train_served(model, seeds=[0, 1, 2], updates=updates))

@@ -204,7 +204,8 @@ def run_arena(
         for method in (list(METHODS) if methods is None else methods)
     ]
     for world, method in pairs:
-        find_world(world), Method.named(method)
+        find_world(world)
+        Method.named(method)
     workers = os.cpu_count() or 1 if processes is None else processes
     check_integer("processes", workers, low=1)
     with _results_file(Path(out), protocol) as (file, found):
