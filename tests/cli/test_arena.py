@@ -1,6 +1,8 @@
 """guerdon arena: a run, its table, its page, and its JSON."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -35,6 +37,19 @@ def test_arena_prints_a_table_for_each_world_and_goes_on(guerdon, tmp_path):
     assert (again.returncode, again.stderr) == (0, "")
     results = json.loads(again.stdout)["results"]
     assert [each["method"] for each in results] == ["exact", "grpo", "gigpo"] * 2
+
+
+@pytest.mark.parametrize("whom", ["process", "group"])
+def test_arena_that_is_interrupted_ends_its_processes_and_goes_on(guerdon, started, whom):
+    options = ["arena", *SMALL, "--protocol", "quick.yaml", "--processes", "2"]
+    process = started(*options, start_new_session=True)
+    assert process.stderr.readline().startswith(b"1/6 ")
+    (os.killpg if whom == "group" else os.kill)(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)  # until all of its processes have closed their output
+    assert process.returncode == 130
+    again = guerdon(*options)
+    assert again.returncode == 0, again.stderr
+    assert 1 <= len(again.stderr.splitlines()) <= 5
 
 
 def test_arena_writes_a_page_with_plots(guerdon, tmp_path):

@@ -7,6 +7,7 @@ import json
 import math
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -231,7 +232,10 @@ def _in_processes(
         return
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context) as pool:
+    others = set(multiprocessing.active_children())
+    # Ctrl-C reaches the processes too: this one ends them.
+    ignoring = signal.signal, (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(workers, context, *ignoring) as pool:
         running = {pool.submit(evaluate_method, *pair, protocol) for pair in pairs}
         try:
             while running:
@@ -239,6 +243,9 @@ def _in_processes(
                 yield from (each.result() for each in done)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+            if running:
+                for process in set(multiprocessing.active_children()) - others:
+                    process.terminate()
 
 
 # The file ----------------------------------------------------------------------------------------
