@@ -46,9 +46,9 @@ FLOORS = {
     "rollouts": 6,
     "integrations": 7,
     "arena": 7,
-    "cli": 8,
-    "viewer": 8,
-    "__main__": 8,
+    "cli": 7,
+    "viewer": 7,
+    "__main__": 7,
 }
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 
