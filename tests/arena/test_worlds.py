@@ -1,5 +1,7 @@
 """The worlds, their tables, and their environments."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from guerdon.arena import (
     World,
     WorldAction,
     WorldEnvironment,
+    available_worlds,
 )
 from guerdon.arena.chance import uniform
 from guerdon.arena.episodes import episode_seeds, play
@@ -93,6 +96,13 @@ def test_model_with_reward_uses_another_rubric():
     other = model.with_reward(as_rubric(lambda action, observation: 2.0 * observation.done))
     assert other.reward.max() == 2.0
     assert model.reward.max() == 1.0
+
+
+def test_available_worlds_leave_out_frozen_lake_without_gymnasium(monkeypatch, caplog):
+    assert available_worlds() == NAMES
+    monkeypatch.setitem(sys.modules, "gymnasium.envs.toy_text.frozen_lake", None)
+    assert set(NAMES) - set(available_worlds()) == {"frozen-lake"}
+    assert "pip install 'guerdon[gymnasium]'" in caplog.text
 
 
 class Broken(World):

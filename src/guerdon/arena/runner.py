@@ -24,7 +24,7 @@ from guerdon.arena.methods import METHODS, Method
 from guerdon.arena.model import Floats, Model
 from guerdon.arena.protocol import Protocol
 from guerdon.arena.training import Training, train
-from guerdon.arena.worlds import WORLDS, find_world
+from guerdon.arena.worlds import available_worlds, find_world
 from guerdon.errors import InvalidArgumentError, ScoringError
 
 __all__ = ["MethodFailure", "MethodResult", "evaluate_method", "read_results", "run_arena"]
@@ -184,7 +184,7 @@ def run_arena(
 
     Args:
         out: The file, such as ``arena.jsonl``.
-        worlds: As for `find_world`; by default all of `WORLDS`.
+        worlds: As for `find_world`; by default those of `available_worlds`.
         methods: As for `Method.named`; by default all of `METHODS`.
         protocol: The rules; by default those of the package.
         processes: How many pairs run at once; by default one for each CPU.
@@ -201,7 +201,7 @@ def run_arena(
     protocol = protocol or Protocol.read()
     pairs = [
         (world, method)
-        for world in (WORLDS.names() if worlds is None else worlds)
+        for world in (available_worlds() if worlds is None else worlds)
         for method in (list(METHODS) if methods is None else methods)
     ]
     for world, method in pairs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,8 +23,11 @@ __all__ = [
     "ToolUse",
     "Umbrella",
     "WORLDS",
+    "available_worlds",
     "find_world",
 ]
+
+logger = logging.getLogger(__name__)
 
 WORLDS: Registry[Callable[[], World]] = Registry(
     "world", "guerdon.worlds", error=InvalidArgumentError
@@ -45,6 +49,19 @@ def find_world(name: str) -> World:
     if not isinstance(made, World):
         raise InvalidArgumentError(f"{name!r} must be a World, got {shown(made)}")
     return made
+
+
+def available_worlds() -> list[str]:
+    """Return the names of `WORLDS` whose packages are installed; logs a warning for the others."""
+    names = []
+    for name in WORLDS.names():
+        try:
+            find_world(name)
+        except MissingExtraError as error:
+            logger.warning("left out: %s", error)
+        else:
+            names.append(name)
+    return names
 
 
 MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
