@@ -155,8 +155,13 @@ HEADER = (
     "| method | rate | updates to {target:.0%} | steps to {target:.0%} | area | at the end | "
     "updates ÷ {baseline}'s | p | steps with credit | ms |\n" + "|---" * 10 + "|"
 )
-FROZEN = "| method | policy | bias | variance | signal to noise | correlation | coverage |\n" + (
-    "|---" * 7 + "|"
+# The digits of each quality on the frozen policies.
+DIGITS = {"bias": 2, "variance": 1, "signal_to_noise": 3, "correlation": 2, "coverage": 2}
+FROZEN = (
+    "| method | "
+    + " | ".join(name.replace("_", " ") for name in DIGITS)
+    + " |\n"
+    + ("|---" * (len(DIGITS) + 1) + "|")
 )
 
 
@@ -182,6 +187,7 @@ def page(results: Results, protocol: Protocol, *, plots: str | None = None) -> s
     ]
     for world, of_world in rows.items():
         parts += _section(world, of_world, protocol, plots)
+    parts += ["## The methods", _about_methods()]
     failed = [each for each in results if isinstance(each, MethodFailure)]
     if failed:
         parts += [
@@ -208,16 +214,7 @@ def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | N
         HEADER.format(target=protocol.target, baseline=protocol.baseline),
         *(_line(row) for row in rows),
     ]
-    frozen = [
-        FROZEN,
-        *(
-            f"| {row.result.method} | {float(share):.0%} | {shown(each['bias'], 2)} | "
-            f"{shown(each['variance'], 1)} | {shown(each['signal_to_noise'], 3)} | "
-            f"{shown(each['correlation'], 2)} | {each['coverage']:.0%} |"
-            for row in rows
-            for share, each in row.result.frozen.items()
-        ),
-    ]
+    frozen = [FROZEN, *(_frozen_line(row.result) for row in rows)]
     pictures = []
     if plots:
         pictures = [
@@ -228,11 +225,21 @@ def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | N
         f"## {world}",
         f"{about[:1].upper()}{about[1:]}. The uniform policy returns {first.uniform:.3f}, the "
         f"optimal one {first.optimum:.3f}.",
+        # An indented block of code: trailing spaces are part of the text.
+        "\n".join("    " + line for line in found.describe(found.initial()).split("\n")),
         *pictures,
         "\n".join(lines),
-        "On frozen policies, by their share of the optimum:",
+        f"On frozen policies with {', '.join(f'{share:.0%}' for share in protocol.frozen)} of the "
+        "optimum:",
         "\n".join(frozen),
     ]
+
+
+def _frozen_line(result: MethodResult) -> str:
+    cells = [result.method]
+    for name, digits in DIGITS.items():
+        cells.append(" · ".join(shown(each[name], digits) for each in result.frozen.values()))
+    return f"| {' | '.join(cells)} |"
 
 
 def _line(row: Row) -> str:
@@ -251,8 +258,7 @@ def _line(row: Row) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def about_methods() -> str:
-    """Return a table of the methods with what they do and their options."""
+def _about_methods() -> str:
     lines = ["| method | what it does | options |", "|---|---|---|"]
     lines += [
         f"| `{each.name}` | {each.about} | "
