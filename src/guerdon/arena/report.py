@@ -182,7 +182,8 @@ def page(results: Results, protocol: Protocol, *, plots: str | None = None) -> s
         *(f"- {judged(each, rows, protocol)}" for each in protocol.hypotheses),
         f"## Faster and slower than {protocol.baseline}",
         "Ratios of the median number of updates to the target, on the same seeds. Only methods "
-        "whose interval doesn't contain 1 are listed.",
+        "whose interval doesn't contain 1 are listed. A seed that didn't reach the target counts as "
+        "one update more than there were.",
         *(f"- {each}" for each in findings(rows, protocol)),
     ]
     for world, of_world in rows.items():
