@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 
@@ -182,8 +183,8 @@ def page(results: Results, protocol: Protocol, *, plots: str | None = None) -> s
         *(f"- {judged(each, rows, protocol)}" for each in protocol.hypotheses),
         f"## Faster and slower than {protocol.baseline}",
         "Ratios of the median number of updates to the target, on the same seeds. Only methods "
-        "whose interval doesn't contain 1 are listed. A seed that didn't reach the target counts as "
-        "one update more than there were.",
+        "whose interval doesn't contain 1 are listed. A seed that didn't reach the target counts "
+        "as one update more than there were.",
         *(f"- {each}" for each in findings(rows, protocol)),
     ]
     for world, of_world in rows.items():
@@ -226,8 +227,7 @@ def _section(world: str, rows: Sequence[Row], protocol: Protocol, plots: str | N
         f"## {world}",
         f"{about[:1].upper()}{about[1:]}. The uniform policy returns {first.uniform:.3f}, the "
         f"optimal one {first.optimum:.3f}.",
-        # An indented block of code: trailing spaces are part of the text.
-        "\n".join("    " + line for line in found.describe(found.initial()).split("\n")),
+        f"<pre>{escape(found.describe(found.initial()))}</pre>",
         *pictures,
         "\n".join(lines),
         f"On frozen policies with {', '.join(f'{share:.0%}' for share in protocol.frozen)} of the "
