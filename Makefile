@@ -84,7 +84,7 @@ live: setup  ## Test agents, users and judges with a tiny real model on the CPU.
 trainers: setup  ## Test guerdon.integrations with the real trainers (ONLY=trl).
 	@$(RUN) python -m trainers $(if $(ONLY),--only $(ONLY))
 
-arena-lm: setup  ## Confirm the arena's order of methods with a small language model (15 minutes).
+arena-lm: setup  ## Confirm the arena's order of methods with a small language model (20 minutes).
 	@$(RUN) python -m trainers --only arena-lm
 	@.trainers/arena-lm/bin/python -m trainers.arena_lm_table
 

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,15 @@ from trainers.arena_lm import Floats, TextWorld, Trainer, warm_up
 from trainers.character_model import LARGE, SMALL, Size
 from trainers.curves import DOCS, draw
 
-UPDATES = {"short-lock": 250, "key-maze": 100}
+
+class Plan(NamedTuple):
+    """How a world is trained: the number of updates, and of groups of an update."""
+
+    updates: int
+    groups: int
+
+
+PLANS = {"short-lock": Plan(250, groups=4), "key-maze": Plan(100, groups=1)}
 CHOSEN = ("exact", "grpo", "gigpo", "turn_rloo", "gae", "mt_grpo")
 RATES = (0.001, 0.002, 0.004)
 SWEEP_SEEDS = 2
@@ -73,6 +82,12 @@ class Result(NamedTuple):
         return [str(row.argmax()) if row.any() else "–" for row in reached]
 
 
+def protocol_of(world: str) -> Protocol:
+    """Return the arena's protocol with the groups of a world."""
+    protocol = Protocol.read()
+    return protocol.with_changes(loop=replace(protocol.loop, groups=PLANS[world].groups))
+
+
 def prepare(name: str, setup: Setup) -> dict[str, Any]:
     """Return the weights of the model of a world after the warm-up, as arrays."""
     torch.set_num_threads(1)
@@ -90,7 +105,7 @@ def tune(pair: tuple[str, str], setup: Setup, weights: Mapping[str, Any]) -> Res
     """
     torch.set_num_threads(1)
     name, method = pair
-    world, loop = TextWorld(name, setup.device), Protocol.read().loop
+    world, loop = TextWorld(name, setup.device), protocol_of(name).loop
     first: dict[str, Tensor] = {key: torch.tensor(value) for key, value in weights[name].items()}
     low = exact_values(world.model, uniform_policy(world.model)).value
     span = optimal_value(world.model) - low
@@ -100,7 +115,7 @@ def tune(pair: tuple[str, str], setup: Setup, weights: Mapping[str, Any]) -> Res
             Trainer(
                 world, METHODS[method], seed=first_seed + number, rate=rate, weights=first,
                 loop=loop, size=setup.size,
-            ).run(UPDATES[name])
+            ).run(PLANS[name].updates)
             for number in range(seeds)
         ]  # fmt: skip
         returns = np.array([run.returns for run in runs])
@@ -115,14 +130,16 @@ def tune(pair: tuple[str, str], setup: Setup, weights: Mapping[str, Any]) -> Res
 
 def in_the_arena(name: str) -> list[Row]:
     """Return the results of the arena's table of logits, the best method first."""
-    protocol = Protocol.read()
+    protocol = protocol_of(name)
     contests = [contest(name, METHODS[method], protocol) for method in CHOSEN]
     return rows_by_world(contests, protocol)[name]
 
 
 def table(results: Sequence[Result], arena: Sequence[Row]) -> str:
     """Return the results of a world in Markdown, with both orders and their rank correlation."""
-    target = Protocol.read().target
+    name = results[0].world
+    protocol = protocol_of(name)
+    target = protocol.target
     ordered = sorted(results, key=lambda each: -each.area)
     rows = [
         f"| {each.method} | {each.rate:g} | {', '.join(each.updates_to(target))} | {each.area:.3f} "
@@ -137,7 +154,7 @@ def table(results: Sequence[Result], arena: Sequence[Row]) -> str:
         f"{row.contest.method} {row.area.value:.3f} ({row.updates.value:g})" for row in arena
     )
     return "\n".join([
-        f"**{ordered[0].world}**, {UPDATES[ordered[0].world]} updates",
+        f"**{name}**, {PLANS[name].updates} updates of {protocol.loop.episodes} episodes",
         "",
         f"| method | rate | updates to {target:.0%} | area | final return | refused | s |",
         "|---|---|---|---|---|---|---|",
@@ -156,6 +173,7 @@ def main() -> None:
     parser.add_argument("--gpu", choices=["auto", "yes", "no"], default="auto")
     parser.add_argument("--seeds", type=int, help="by default 3, and 10 on a GPU")
     parser.add_argument("--out", type=Path, default=DOCS, help="the folder of the plots")
+    parser.add_argument("--worlds", nargs="+", choices=[*PLANS], default=[*PLANS])
     options = parser.parse_args()
     has_gpu = torch.cuda.is_available() if options.gpu == "auto" else options.gpu == "yes"
     if has_gpu:
@@ -163,17 +181,17 @@ def main() -> None:
     else:
         setup = Setup("cpu", SMALL, options.seeds or 3)
     processes = 1 if has_gpu else os.cpu_count()
-    pairs = [(world, method) for world in UPDATES for method in CHOSEN]
+    pairs = [(world, method) for world in options.worlds for method in CHOSEN]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        prepared = pool.map(partial(prepare, setup=setup), UPDATES)
-        weights = dict(zip(UPDATES, prepared, strict=True))
+        prepared = pool.map(partial(prepare, setup=setup), options.worlds)
+        weights = dict(zip(options.worlds, prepared, strict=True))
         results = []
         for result in pool.map(partial(tune, setup=setup, weights=weights), pairs):
             results.append(result)
             print(f"{result.world}, {result.method}: area {result.area:.3f}, rate {result.rate:g}",
                   flush=True)  # fmt: skip
-        arena = dict(zip(UPDATES, pool.map(in_the_arena, UPDATES), strict=True))
-    for world in UPDATES:
+        arena = dict(zip(options.worlds, pool.map(in_the_arena, options.worlds), strict=True))
+    for world in options.worlds:
         own = [result for result in results if result.world == world]
         print("\n" + table(own, arena[world]), flush=True)
         curves = {each.method: [[*enumerate(row)] for row in each.curves] for each in own}

@@ -22,7 +22,7 @@ class Size(NamedTuple):
     heads: int
 
 
-SMALL = Size(2, 64, 4)  # about 115,000 parameters
+SMALL = Size(2, 64, 4)  # about 125,000 parameters
 LARGE = Size(6, 256, 8)  # about 4.8 million
 
 

@@ -22,7 +22,7 @@ def lock():
 
 @pytest.fixture(scope="module")
 def weights(lock):
-    return warm_up(lock, steps=60)
+    return warm_up(lock, steps=100)
 
 
 def predicted(world, weights):
