@@ -1,6 +1,6 @@
 # Every target installs what it needs: a machine with git, make and Python 3.11 or newer is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds live trainers cluster arena coverage bench clean
+.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds live trainers cluster arena arena-lm coverage bench clean
 
 PYTHON ?= python3
 # uv if it is installed, otherwise a copy in .tools.
@@ -83,6 +83,10 @@ live: setup  ## Test agents, users and judges with a tiny real model on the CPU.
 
 trainers: setup  ## Test guerdon.integrations with the real trainers (ONLY=trl).
 	@$(RUN) python -m trainers $(if $(ONLY),--only $(ONLY))
+
+arena-lm: setup  ## Confirm the arena's order of methods with a small language model (20 minutes).
+	@$(RUN) python -m trainers --only arena-lm
+	@.trainers/arena-lm/bin/python -m trainers.arena_lm_table
 
 # Not by `uv run`, whose environment Ray would copy to every process.
 CLUSTER := .venv-cluster/bin/python -m

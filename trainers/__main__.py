@@ -34,6 +34,10 @@ SKYRL_TRAIN = (
 )  # fmt: skip
 
 TRAINERS = {
+    # Not a trainer, but a model that is trained in the arena's worlds: see `make arena-lm`.
+    "arena-lm": Trainer(
+        (homes.TORCH, "matplotlib>=3.9"), ("trainers/test_arena_lm.py",), "credit-arena-lm"
+    ),
     "nemo-gym": Trainer(
         ("nemo-gym==0.4.0",),
         ("trainers/test_nemo_gym.py", "tests/integrations/test_nemo_gym.py"),

@@ -74,6 +74,7 @@ NO_RUN_COMMANDS = {
     "--model my-model",
     "gym eval run --no-serve --agent word_problems_agent --input tasks.jsonl "
     "--output rollouts.jsonl",
+    "make arena-lm",
     "make check",
     "make demo",
     "make docs-test",
