@@ -57,8 +57,8 @@ class TabularLearner:
 class NetworkLearner:
     """A network with one hidden layer of tanh units for each policy.
 
-    Its input is the text of the state as counts of characters by line and column class: states
-    share parameters, as in a language model.
+    Its input is the text of the state, one-hot by the character at each position: states share
+    parameters, as in a language model.
 
     Args:
         model: The model.
@@ -69,7 +69,7 @@ class NetworkLearner:
     def __init__(self, model: Model, seeds: np.ndarray, *, units: int = 32) -> None:
         self._inputs = _features(model)
         actions = model.next.shape[1]
-        self._first = _weights(seeds, self._inputs.shape[1], units, draw=0)
+        self._first = _weights(seeds, self._inputs.shape[1], units)
         self._second = np.zeros((len(seeds), units, actions))
         self._forward()
 
@@ -99,9 +99,9 @@ def _features(model: Model) -> Floats:
     return np.stack(columns, -1)
 
 
-def _weights(seeds: np.ndarray, inputs: int, units: int, *, draw: int) -> Floats:
+def _weights(seeds: np.ndarray, inputs: int, units: int) -> Floats:
     """Return uniform weights of the variance 1 / inputs, (R, inputs, units)."""
-    drawn = [uniform(seeds.astype(np.uint64), draw + each) for each in range(inputs * units)]
+    drawn = [uniform(seeds.astype(np.uint64), each) for each in range(inputs * units)]
     weights = np.stack(drawn, -1).reshape(len(seeds), inputs, units)
     scaled: Floats = (2 * weights - 1) * np.sqrt(3 / inputs)
     return scaled
