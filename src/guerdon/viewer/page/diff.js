@@ -17,6 +17,7 @@ import { treeOf, treeView } from "./tree.js";
 
 const MOVED = 50;
 const FLIPS = 50;
+const LARGE = 3000; // rows of a group; the pairs of larger ones are not counted
 
 /** The view of a diff file, or of two files of result rows. */
 export class DiffView extends HTMLElement {
@@ -53,7 +54,7 @@ export class DiffView extends HTMLElement {
   }
 
   /** @param {Context} context @param {Pairs} pairs @param {import("./table.js").Table[]} others */
-  async #showOverview({ table, rows, address, tables }, pairs, others) {
+  async #showOverview({ table, rows, address }, pairs, others) {
     const { before, after, difference, other } = pairs;
     await table.load(["group"]);
     const moves = movesOf(pairs, rows);
@@ -68,31 +69,36 @@ export class DiffView extends HTMLElement {
       figure("rose", count(moves.rose)), figure("fell", count(moves.fell)), figure("unmoved", count(moves.unmoved)),
       figure("valid before only", count(moves.lost)), figure("valid after only", count(moves.won)),
       flips && figure("pairs flipped", count(flips.flipped), `of ${count(flips.pairs)}`));
-    const open = (/** @type {number} */ row) => () => address.change({ row });
+    const listed = [...new Set([...moves.most, ...(flips?.clearest ?? []).flat()])];
+    const named = listed.length ? await table.source.rows(table.info.index, listed, true) : [];
+    const ids = new Map(named.map(({ id }, place) => [listed[place], id]));
+    const opener = (/** @type {string} */ list, /** @type {number} */ row) => h("button.link", {
+      type: "button", "data-key": `${list} ${row}`, onclick: () => address.change({ row }),
+    }, inline(ids.get(row) ?? `line ${row + 1}`, 40));
     const movedRows = moves.most.map((row) => h("tr", {},
-      h("th", { scope: "row" }, h("button.link", { type: "button", "data-key": `moved ${row}`, onclick: open(row) }, `row ${row + 1}`)),
+      h("th", { scope: "row" }, opener("moved", row)),
       h("td.number", {}, number(before[row])), h("td.number", {}, number(after[row])), h("td.number", {}, signed(difference[row]))));
     const groups = table.has("group") ? table.values("group") : [];
     const flipLines = (flips?.clearest ?? []).map(([a, b]) => h("tr", {},
       h("td", {}, inline(groups[table.codes("group")[a]], 40)),
       ...[a, b].flatMap((row) => [
-        h("td", {}, h("button.link", { type: "button", "data-key": `flip ${row}`, onclick: open(row) }, `row ${row + 1}`)),
+        h("td", {}, opener("flip", row)),
         h("td.number", {}, `${brief(before[row])} → ${brief(after[row])}`)])));
     const headed = (/** @type {string[]} */ titles, /** @type {HTMLElement[]} */ lines) =>
-      h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((title) => h("th", { scope: "col" }, title)))), h("tbody", {}, ...lines));
-    const names = new Map(tables.map((each) => [`${each.info.index}: ${each.info.name}`, each.info.index]));
-    const named = (/** @type {import("./table.js").Table} */ each) => `${each.info.index}: ${each.info.name}`;
+      h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((title) =>
+        h(/^(?:before|after|difference)$/.test(title) ? "th.number" : "th", { scope: "col" }, title)))), h("tbody", {}, ...lines));
+        const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index}: ${each.info.name}`;
     const select = other && h("p.pair", {}, inline(table.info.name, 60), " → ",
-      choice("Compare with", others.map(named), named(other), (name) => address.change({ with: names.get(name) ?? null })));
+      choice("Compare with", others.map(titled), titled(other), (name) => address.change({ with: parseInt(name) })));
     const card = (/** @type {string} */ name, /** @type {string} */ title, /** @type {import("./dom.js").Child[]} */ ...body) =>
       h(`section.card.${name}`, { "aria-label": title }, h("header", {}, h("h2", {}, title)), h("div.body", {}, ...body));
     replaceContent(this.#overview, select,
       card("figures", "In numbers", figures),
       card("lengths", "How the scores moved", this.#plots.moved),
       card("scatter", "After over before", this.#plots.scatter),
-      card("moved", "Moved most", headed(["", "before", "after", "difference"], movedRows)),
+      card("moved", "Moved most", headed(["rollout", "before", "after", "difference"], movedRows)),
       flips && card("flips", "Pairs that changed their order", flipLines.length
-        ? headed(["group", "better before", "", "better after", ""], flipLines) : h("p.empty", {}, "No pair of a group changed its order.")));
+        ? headed(["group", "better before", "scores", "better after", "scores"], flipLines) : h("p.empty", {}, "No pair of a group changed its order.")));
     this.#draw(pairs, rows);
   }
 
@@ -199,6 +205,7 @@ function flipsOf({ before, after, difference }, rows, groups) {
   /** @type {{pair: [number, number], size: number}[]} */
   const clearest = [];
   for (const own of members.values()) {
+    if (own.length > LARGE) return null;
     for (let i = 0; i < own.length; i++) {
       for (let j = i + 1; j < own.length; j++) {
         pairs++;

@@ -1,11 +1,10 @@
 /** The rollouts of one task side by side, and the steps that were taken in the same state. */
 
-import { advantageOf, formulaOf } from "./advantage.js";
+import { advantageOf, formulaOf, statisticsOf } from "./advantage.js";
 import { h, replaceContent } from "./dom.js";
 import { signedColor } from "./plots.js";
 import { assistantTurns, barStyle, messageView, scoreOf, stepsOf } from "./rollout.js";
 import { messageText } from "./source.js";
-import { statisticsOf } from "./advantage.js";
 import { brief, count, inline, number, prose, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -103,7 +102,7 @@ export class GroupView extends HTMLElement {
     const columns = this.#rows.map((row, place) => {
       const messages = rollouts[place];
       let turn = assistantTurns(messages.slice(0, same)).length;
-      const later = messages.slice(same).map((message) => {
+      const later = messages.slice(same).map((/** @type {Row} */ message) => {
         const step = message.role === "assistant" ? steps[place][turn++] : undefined;
         const color = signedColor(step?.advantage ?? step?.reward, most);
         return h("li", { style: step ? { borderColor: color } : {} },
@@ -111,7 +110,7 @@ export class GroupView extends HTMLElement {
           messageView(message));
       });
       const open = address.link({ view: "rollout", row: this.#at[place], step: null, anchor: null });
-      return h("section.rollout", { "aria-label": `rollout ${place + 1}` },
+      return h("section.lane", { "aria-label": `rollout ${place + 1}` },
         h("header", {}, h("a", { href: open }, inline(row.id ?? `line ${this.#at[place] + 1}`, 40)), scoreOf(row),
           h("div.strip", { "aria-hidden": "true" }, ...steps[place].map((step) => h("span.step", {}, h("i", { style: barStyle(step.advantage ?? step.reward, most) }))))),
         row.error && h("p.note.is-failed", {}, inline(row.error, 300)),
@@ -123,7 +122,7 @@ export class GroupView extends HTMLElement {
       h("header", {}, h("h2", {}, "Side by side"), h("span.muted", {}, where)),
       same > 0 && h("details.fold", {}, h("summary", {}, "the messages before they part"),
         h("ol.messages", {}, ...rollouts[0].slice(0, same).map((/** @type {Row} */ each) => h("li", {}, messageView(each))))),
-      h("div.rollouts", { tabindex: "0", role: "region", "aria-label": "Rollouts, side by side" }, ...columns));
+      h("div.lanes", { tabindex: "0", role: "region", "aria-label": "Rollouts, side by side" }, ...columns));
   }
 
   // Anchor groups ----------------------------------------------------------------------------------
@@ -140,7 +139,9 @@ export class GroupView extends HTMLElement {
     });
     if (!anchors.size) return this.#steps(address);
     const shared = [...anchors].filter(([, entries]) => entries.length > 1);
-    shared.sort(([a, own], [b, other]) => other.length - own.length || a - b);
+    const varies = (/** @type {Entry[]} */ [first, ...others]) =>
+      Number(others.some(({ step }) => step.return_ !== first.step.return_));
+    shared.sort(([a, own], [b, other]) => varies(other) - varies(own) || other.length - own.length || a - b);
     const single = anchors.size - shared.length;
     const chosen = anchors.get(address.integer("anchor") ?? -1) ? address.integer("anchor") : shared[0]?.[0];
     const most = Math.max(1e-9, ...[...anchors.values()].flat().map(({ step }) => Math.abs(step.advantage ?? 0)));
@@ -195,7 +196,7 @@ export class GroupView extends HTMLElement {
         h("td.number", {}, number(step.reward)), h("td.number", {}, number(step.return_)),
         h("td.number", {}, h("i.swatch", { style: { background: signedColor(step.advantage, most) } }), signed(step.advantage)));
     });
-    const head = ["step", "action", "reward", "return", "advantage"].map((title) => h("th", { scope: "col" }, title));
+    const head = ["step", "action", "reward", "return", "advantage"].map((title, place) => h(place > 1 ? "th.number" : "th", { scope: "col" }, title));
     return h("div", {},
       h("div.wide", { tabindex: "0", role: "region", "aria-label": "Steps" }, h("table.steps", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...lines))),
       chosen && this.#arithmetic(chosen));

@@ -74,7 +74,8 @@ export class List extends HTMLElement {
   /** @param {Context} context */
   async show(context) {
     const { table, rows } = context;
-    this.#components = table.components.slice(0, MAX_COMPONENTS);
+    // The value of a Gate and that of its rubric are mostly the same.
+    this.#components = table.components.filter((name) => !name.endsWith(".rubric")).slice(0, MAX_COMPONENTS);
     await table.load(["score", "status", "group", "turns", "before", "after", ...this.#components]);
     const before = this.#context;
     this.#context = context;

@@ -31,6 +31,7 @@ const VIEWS = /** @type {Record<string, string[]>} */ ({
   arena: ["arena"],
 });
 const SEARCH_DELAY = 250; // milliseconds
+const RETRY = 5000; // milliseconds, while the server doesn't answer
 const THEMES = ["system", "light", "dark"];
 
 /** The whole page. */
@@ -74,7 +75,7 @@ export class App extends HTMLElement {
       if (embedded) this.#source = await EmbeddedSource.open(embedded.textContent ?? "");
       this.#tables = (await this.#source.files()).map((info) => new Table(this.#source, info));
       this.#show();
-      if (this.#source.isLive) this.#tables.forEach((_, place) => this.#follow(place));
+      if (this.#source.isLive) this.#follow();
     });
   }
 
@@ -104,7 +105,7 @@ export class App extends HTMLElement {
       const shown = name === "overview" ? [view, this.#below] : [view];
       if (this.#main.firstElementChild !== view || this.#main.childElementCount !== shown.length) {
         this.#main.replaceChildren(...shown);
-        this.#main.className = name;
+        this.#main.dataset.view = name;
         window.scrollTo(0, 0);
       }
       await Promise.all(shown.map((each) => each.show(context)));
@@ -174,18 +175,19 @@ export class App extends HTMLElement {
       note && h("span.muted", {}, inline(note, 300)));
   }
 
-  /** @param {number} place Shows a file's new rows as it grows. */
-  async #follow(place) {
+  /** Shows the new rows of files that grow. */
+  async #follow() {
     while (this.isConnected) {
-      const table = this.#tables[place];
       try {
-        const rows = await this.#source.changes(table.info.index, table.rows);
-        if (rows === table.rows) continue;
+        const rows = await this.#source.changes(this.#tables.map((table) => table.rows));
+        const grown = rows.map((size, place) => size !== this.#tables[place].rows);
+        if (!grown.includes(true)) continue;
         const infos = await this.#source.files();
-        this.#tables = this.#tables.with(place, new Table(this.#source, infos[place]));
+        this.#tables = this.#tables.map((table, place) =>
+          grown[place] ? new Table(this.#source, infos[place]) : table);
         await this.#show();
       } catch {
-        await new Promise((resolve) => setTimeout(resolve, 5000));
+        await new Promise((resolve) => setTimeout(resolve, RETRY));
       }
     }
   }

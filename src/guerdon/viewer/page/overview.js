@@ -187,8 +187,8 @@ export class Overview extends HTMLElement {
         h("td.number.muted", {}, count(each.count)),
       );
     });
-    const head = ["component", "mean", "", "rows"].map((title) =>
-      h("th", { scope: "col" }, title || h("span.hidden", {}, "interval")));
+    const head = ["component", "mean", "", "rows"].map((title, place) =>
+      h(place % 2 ? "th.number" : "th", { scope: "col" }, title || h("span.hidden", {}, "interval")));
     replaceContent(this.#cards.components.body, lines.length
       ? h("table.means", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...lines))
       : h("p.empty", {}, "The rows have no components."));
@@ -259,12 +259,12 @@ export class Overview extends HTMLElement {
         h("td.number", {}, h(part.failed ? "span.is-failed" : "span.muted", {}, count(part.failed))),
       ));
     const sorter = (/** @type {string} */ title, /** @type {boolean} */ byRows) =>
-      h("th", { scope: "col", "aria-sort": this.#byRows === byRows ? "descending" : "none" },
+      h("th.number", { scope: "col", "aria-sort": this.#byRows === byRows ? "descending" : "none" },
         h("button.sorter", { type: "button", "data-key": `sort ${title}`, onclick: order(byRows) }, title));
     replaceContent(this.#cards.parts.body,
       h("table.parts", {},
         h("thead", {}, h("tr", {}, h("th", { scope: "col" }, inline(by)), sorter("rows", true),
-          sorter("mean score", false), h("th", { scope: "col" }, "scored 0"), h("th", { scope: "col" }, "failed"))),
+          sorter("mean score", false), ...["scored 0", "failed"].map((title) => h("th.number", { scope: "col" }, title)))),
         h("tbody", {}, ...lines)),
       parts.length > MAX_PARTS && h("p.about", {}, `and ${count(parts.length - MAX_PARTS)} more values`));
   }

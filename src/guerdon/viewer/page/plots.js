@@ -27,7 +27,7 @@ export class Plot extends HTMLElement {
 
   redraw() {
     const { clientWidth, clientHeight } = this;
-    if (clientWidth > 0) replaceContent(this, ...this.draw(clientWidth, clientHeight));
+    if (clientWidth > 100) replaceContent(this, ...this.draw(clientWidth, clientHeight));
   }
 }
 customElements.define("g-plot", Plot);
@@ -130,7 +130,7 @@ export function histogram(bars, { label, isScale, choose }) {
     const apart = bars.filter((bar) => bar.kind === "failed" || bar.kind === "none").length;
     const box = { left: 40, right: width - 4, top: 16, bottom: height - 22 };
     const gap = apart ? 18 : 0;
-    const slot = (box.right - box.left - gap) / Math.max(bars.length, 6);
+    const slot = (box.right - box.left - gap) / Math.max(bars.length, 4);
     const most = Math.max(1, ...bars.map((bar) => bar.total));
     const y = scale([0, most], [box.bottom, box.top], 4);
     const x = scale([0, 1], [box.left, box.right]);
@@ -165,7 +165,7 @@ function labelOf(label, x, y) {
  */
 function barOf(bar, { left, slot, y, bottom, choose }) {
   const inset = Math.min(slot * 0.12, 3);
-  const wide = Math.min(slot - 2 * inset, 90);
+  const wide = Math.min(slot - 2 * inset, 120);
   const start = left + (slot - wide) / 2;
   const rectangle = (/** @type {string} */ kind, /** @type {number} */ amount) => {
     const high = amount ? Math.max(bottom - y(amount), 1.5) : 0;
@@ -351,7 +351,7 @@ export const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2", "1 2"];
  */
 export function curves(drawn, { label, xLabel, marks = [], within }) {
   return (width, height) => {
-    const box = { left: 46, right: width - 10, top: 8, bottom: height - 32 };
+    const box = { left: 46, right: width - 20, top: 8, bottom: height - 32 };
     const x = scale(extentOf(drawn.map((each) => each.x)), [box.left, box.right]);
     const bands = drawn.flatMap((each) => [each.y, each.low ?? [], each.high ?? []]);
     const y = scale(within ?? padded(extentOf(bands)), [box.bottom, box.top], 4);

@@ -20,7 +20,8 @@
  * @property {(file: number, text: string) => Promise<{rows: Int32Array, isCut: boolean}>} search
  * @property {(file: number, by: string) => Promise<Int32Array>} order
  * @property {(file: number, other: number) => Promise<Int32Array>} join
- * @property {(file: number, rows: number) => Promise<number>} changes
+ * @property {(rows: number[]) => Promise<number[]>} changes How many rows each file has, once one
+ *   has another number than the argument says, or after some seconds.
  */
 
 /** @param {ArraysHeader} header @param {ArrayBuffer} buffer @param {number} start @returns {Arrays} */
@@ -96,9 +97,9 @@ export class HttpSource {
     return new Int32Array(await (await this.#get("join", { file, other })).arrayBuffer());
   }
 
-  /** @param {number} file @param {number} rows */
-  async changes(file, rows) {
-    return (await (await this.#get("changes", { file, rows })).json()).rows;
+  /** @param {number[]} rows */
+  async changes(rows) {
+    return (await (await this.#get("changes", { rows: rows.map(String) })).json()).rows;
   }
 }
 
@@ -179,9 +180,9 @@ export class EmbeddedSource {
     return Int32Array.from(this.#rows(file), ({ id }) => places.get(id) ?? -1);
   }
 
-  /** @param {number} file */
-  async changes(file) {
-    return this.#header.columns[file].rows;
+  /** @param {number[]} rows */
+  async changes(rows) {
+    return rows;
   }
 }
 

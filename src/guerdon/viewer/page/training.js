@@ -2,13 +2,14 @@
 
 import { choice, h, replaceContent } from "./dom.js";
 import { CURVE_COLORS, DASHES, curves, legend, plot } from "./plots.js";
+import { meanOf } from "./table.js";
 import { brief, count, inline, number } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./table.js").Table} Table */
 /** @typedef {import("./plots.js").Curve} Curve */
 
-const POINTS = 240; // of a curve; more steps are averaged
+const POINTS = 120; // of a curve; more steps are averaged
 const RUNS = 7; // that can be told apart
 const CHANGES = 200;
 
@@ -94,7 +95,7 @@ export class TrainingView extends HTMLElement {
     const titles = ["step", ...(areSeveral ? ["run"] : []), "change", "by"];
     this.#changes.replaceChildren(h("section.card", { "aria-label": "Changes of the configuration" },
       h("header", {}, h("h2", {}, "Changes of the configuration")),
-      h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((each) => h("th", { scope: "col" }, each)))), h("tbody", {}, ...lines))));
+      h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((each) => h(each === "step" ? "th.number" : "th", { scope: "col" }, each)))), h("tbody", {}, ...lines))));
   }
 }
 customElements.define("g-training", TrainingView);
@@ -132,7 +133,7 @@ async function changesOf(table) {
 }
 
 /**
- * The mean of a metric at each step, with its quartiles; of many steps, of some together.
+ * The mean of a metric at each step, with its 95 % interval; of many steps, of some together.
  * @param {Table} table
  * @param {string} name
  * @returns {{x: number[], y: number[], low: number[], high: number[]}}
@@ -159,11 +160,11 @@ export function averaged(table, name) {
   const ordered = [...parts].sort(([a], [b]) => a - b);
   const [x, y, low, high] = [[], [], [], []].map(() => /** @type {number[]} */ ([]));
   for (const [part, own] of ordered) {
-    own.sort((a, b) => a - b);
-    x.push(first + (part + (width - 1) / (2 * width)) * width);
-    y.push(own.reduce((sum, each) => sum + each, 0) / own.length);
-    low.push(own[Math.floor((own.length - 1) * 0.25)]);
-    high.push(own[Math.ceil((own.length - 1) * 0.75)]);
+    const mean = meanOf(Float64Array.from(own), Int32Array.from(own.keys()));
+    x.push(first + part * width + (width - 1) / 2);
+    y.push(mean.mean);
+    low.push(mean.count > 1 ? mean.low : mean.mean);
+    high.push(mean.count > 1 ? mean.high : mean.mean);
   }
   return { x, y, low, high };
 }
@@ -205,7 +206,7 @@ export class ArenaView extends HTMLElement {
       h("div.arena", {},
         h("section.card.main", { "aria-label": "Learning curves" }, h("header", {}, h("h2", {}, "Normalized return"), h("span.muted", {}, "median over seeds; 1 is the optimum")), drawing),
         h("section.card", { "aria-label": "Methods" }, h("header", {}, h("h2", {}, "Methods"), h("span.muted", {}, "medians; click to hide")),
-          h("div.wide", { tabindex: "0", role: "region", "aria-label": "Methods" }, h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((each) => h("th", { scope: "col" }, each)))), h("tbody", {}, ...lines))))),
+          h("div.wide", { tabindex: "0", role: "region", "aria-label": "Methods" }, h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((each, place) => h(place ? "th.number" : "th", { scope: "col" }, each)))), h("tbody", {}, ...lines))))),
       ...failed);
   }
 }
