@@ -4,7 +4,7 @@ import { choice, h, replaceContent } from "./dom.js";
 import { filterKey } from "./address.js";
 import { histogram, plot, scatter } from "./plots.js";
 import { messagesView, scoreOf, stepsOf } from "./rollout.js";
-import { binsOf, countBins, extent, meanOf } from "./table.js";
+import { Binned, extent, meanOf } from "./table.js";
 import { brief, count, folded, inline, number, signed } from "./text.js";
 import { treeOf, treeView } from "./tree.js";
 
@@ -105,9 +105,9 @@ export class DiffView extends HTMLElement {
   /** @param {Pairs} pairs @param {Int32Array} rows */
   #draw({ before, after, difference }, rows) {
     const { table, address } = /** @type {Context} */ (this.#context);
-    const bins = binsOf(difference);
-    const { counts } = countBins(difference, bins, rows);
-    const whole = countBins(difference, bins, table.all).counts;
+    const binned = new Binned(difference);
+    const { bins, whole } = binned;
+    const counts = binned.count(rows);
     const hasColumn = table.has("difference");
     const chosen = address.filters.get("difference") ?? [];
     const bars = bins.map((bin, place) => ({

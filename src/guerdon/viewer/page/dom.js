@@ -6,7 +6,7 @@ const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
 /**
  * Creates an HTML element. A property whose name begins with `on` is a listener, one that is null,
- * undefined or false is left out; the others are attributes.
+ * undefined or false is left out (`aria-pressed` may be false); the others are attributes.
  * @param {string} name The tag, with classes after dots: `div.card.wide`.
  * @param {Record<string, any>} [properties]
  * @param {...Child} children
@@ -40,8 +40,10 @@ export function svg(name, properties = {}, ...children) {
 /** @param {Element} element @param {Record<string, any>} properties */
 function setProperties(element, properties) {
   for (const [key, value] of Object.entries(properties)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    if (value === null || value === undefined) continue;
+    if (key.startsWith("aria-")) element.setAttribute(key, String(value));
+    else if (value === false) continue;
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else if (key === "style") Object.assign(/** @type {HTMLElement} */ (element).style, value);
     else element.setAttribute(key, value === true ? "" : String(value));
   }

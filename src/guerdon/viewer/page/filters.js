@@ -32,7 +32,7 @@ function keepNumbers(mask, numbers, alternatives) {
   for (let row = 0; row < mask.length; row++) {
     if (mask[row] === 0) continue;
     const value = numbers[row];
-    mask[row] = Number(value !== value ? keepsNone : intervals.some((each) => isIn(value, each)));
+    if (!(value !== value ? keepsNone : intervals.some((each) => isIn(value, each)))) mask[row] = 0;
   }
 }
 

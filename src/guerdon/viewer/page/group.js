@@ -33,8 +33,7 @@ export class GroupView extends HTMLElement {
     }
     await table.load(["group", "score"]);
     if (this.#table !== table) this.#readGroups(table);
-    const names = [...this.#groups.keys()];
-    const name = this.#groups.has(address.get("group")) ? address.get("group") : names[0];
+    const name = this.#nameOf(context);
     const key = `${table.info.index} ${table.rows} ${name}`;
     if (name === undefined) {
       replaceContent(this, h("p.empty", {}, "The rows of this file have no groups."));
@@ -47,6 +46,22 @@ export class GroupView extends HTMLElement {
       [this.#key, this.#at, this.#rows] = [key, at, rows];
     }
     this.#build(context, name);
+  }
+
+  /**
+   * The group of the address, or that of its row, or the first one whose scores differ.
+   * @param {Context} context
+   * @returns {string | undefined}
+   */
+  #nameOf({ address, table }) {
+    if (this.#groups.has(address.get("group"))) return address.get("group");
+    const row = address.integer("row");
+    if (row !== null && table.codes("group")[row] >= 0) return table.values("group")[table.codes("group")[row]];
+    const names = [...this.#groups.keys()];
+    const scores = table.has("score") ? table.numbers("score") : null;
+    const differs = (/** @type {number[]} */ [first, ...others]) =>
+      others.some((row) => Math.abs((scores?.[row] ?? 0) - (scores?.[first] ?? 0)) > 0);
+    return names.find((name) => differs(this.#groups.get(name) ?? [])) ?? names[0];
   }
 
   /** @param {import("./table.js").Table} table */
@@ -84,10 +99,11 @@ export class GroupView extends HTMLElement {
 
   /** @param {number} step Opens the next group, or the one before. */
   move(step) {
+    if (this.#context === null) return;
     const names = [...this.#groups.keys()];
-    const place = names.indexOf(this.#context?.address.get("group") || names[0]);
+    const place = names.indexOf(this.#nameOf(this.#context) ?? "");
     const next = names[Math.min(Math.max(place + step, 0), names.length - 1)];
-    this.#context?.address.change({ group: next, anchor: null, step: null, rollout: null }, { replace: true });
+    this.#context.address.change({ group: next, row: null, anchor: null, step: null, rollout: null }, { replace: true });
   }
 
   // Side by side -----------------------------------------------------------------------------------

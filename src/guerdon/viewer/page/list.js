@@ -3,7 +3,6 @@
 import { h } from "./dom.js";
 import { shortName } from "./filters.js";
 import { signedColor } from "./plots.js";
-import { extent } from "./table.js";
 import { inline, number } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -48,7 +47,10 @@ export class List extends HTMLElement {
   /** @type {HTMLElement[]} */ #pool = [];
   #head = h("div.head", { role: "row" });
   #space = h("div.space", { role: "rowgroup" });
-  #body = h("div.scroller", { role: "rowgroup" }, this.#space);
+  #body = h("div.scroller", {
+    role: "grid", "aria-label": "Rows", tabindex: "0",
+    onkeydown: (/** @type {KeyboardEvent} */ event) => this.#press(event),
+  }, h("div.top", { role: "rowgroup" }, this.#head), this.#space);
   #empty = h("p.empty", { hidden: true }, "No row matches the filters.");
   #current = -1;
   #settled = 0;
@@ -58,11 +60,7 @@ export class List extends HTMLElement {
 
   connectedCallback() {
     if (this.childElementCount) return;
-    this.#space.removeAttribute("role");
-    const grid = h("div.grid", { role: "grid", "aria-label": "Rows", tabindex: "0",
-      onkeydown: (/** @type {KeyboardEvent} */ event) => this.#press(event) },
-    h("div.top", { role: "rowgroup" }, this.#head), this.#body);
-    this.append(grid, this.#empty);
+    this.append(this.#body, this.#empty);
     this.#body.addEventListener("scroll", () => this.#requestFrame(), { passive: true });
     new ResizeObserver(() => this.#requestFrame()).observe(this.#body);
     this.#body.addEventListener("click", (event) => {
@@ -81,7 +79,7 @@ export class List extends HTMLElement {
     this.#context = context;
     if (this.#cache?.table !== table) this.#cache = new RowCache(context, () => this.#requestFrame());
     this.#most = Math.max(1e-9, ...this.#columns.map((name) => {
-      const [low, high] = extent(table.numbers(name));
+      const [low, high] = table.extent(name);
       return Math.max(Math.abs(low) || 0, Math.abs(high) || 0);
     }));
     if (before?.rows !== rows) {
@@ -92,7 +90,7 @@ export class List extends HTMLElement {
       if (this.#current > 0) this.#reveal(this.#current);
     }
     this.#empty.hidden = rows.length > 0;
-    this.querySelector(".grid")?.setAttribute("aria-rowcount", String(rows.length + 1));
+    this.#body.setAttribute("aria-rowcount", String(rows.length + 1));
     this.#showHead();
     this.#draw();
   }
@@ -124,23 +122,29 @@ export class List extends HTMLElement {
     if (this.#frame === 0) this.#frame = requestAnimationFrame(() => this.#draw());
   }
 
+  /** The height of the rows in sight: the titles above them stay where they are. */
+  get #height() {
+    return this.#body.clientHeight - this.#head.offsetHeight;
+  }
+
   /** The first row in sight, as a fraction. */
   get #top() {
     const { rows } = /** @type {Context} */ (this.#context);
-    const { scrollTop, clientHeight } = this.#body;
+    const { scrollTop } = this.#body;
     const whole = rows.length * ROW_HEIGHT;
     if (whole <= MAX_HEIGHT) return scrollTop / ROW_HEIGHT;
-    return ((scrollTop / (MAX_HEIGHT - clientHeight)) * (whole - clientHeight)) / ROW_HEIGHT;
+    const height = this.#height;
+    return ((scrollTop / (MAX_HEIGHT - height)) * (whole - height)) / ROW_HEIGHT;
   }
 
   #draw() {
     this.#frame = 0;
     const context = this.#context;
-    if (context === null || !this.#body.clientHeight) return;
+    if (context === null || this.#height <= 0) return;
     const { rows } = context;
     const first = Math.max(0, Math.floor(this.#top));
     const shift = (this.#top - first) * ROW_HEIGHT;
-    const amount = Math.min(Math.ceil(this.#body.clientHeight / ROW_HEIGHT) + 1, rows.length - first);
+    const amount = Math.min(Math.ceil(this.#height / ROW_HEIGHT) + 1, rows.length - first);
     while (this.#pool.length < amount) this.#pool.push(this.#newLine());
     const base = this.#body.scrollTop - shift;
     this.#pool.forEach((line, offset) => {
@@ -189,7 +193,7 @@ export class List extends HTMLElement {
 
   /** @param {KeyboardEvent} event */
   #press(event) {
-    const page = Math.floor(this.#body.clientHeight / ROW_HEIGHT);
+    const page = Math.floor(this.#height / ROW_HEIGHT);
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -1e9, End: 1e9 }[event.key];
     if (step !== undefined) {
       event.preventDefault();
@@ -207,19 +211,19 @@ export class List extends HTMLElement {
     this.#current = Math.min(Math.max(this.#current + step, 0), rows.length - 1);
     this.#reveal(this.#current);
     this.#draw();
-    this.querySelector(".grid")?.setAttribute("aria-activedescendant", `row-${this.#current}`);
+    this.#body.setAttribute("aria-activedescendant", `row-${this.#current}`);
   }
 
   /** @param {number} place */
   #reveal(place) {
     const { rows } = /** @type {Context} */ (this.#context);
-    const { clientHeight } = this.#body;
+    const room = this.#height;
     const whole = rows.length * ROW_HEIGHT;
     const first = this.#top * ROW_HEIGHT;
     const [top, bottom] = [place * ROW_HEIGHT, (place + 1) * ROW_HEIGHT];
-    const wanted = top < first ? top : bottom > first + clientHeight ? bottom - clientHeight : first;
+    const wanted = top < first ? top : bottom > first + room ? bottom - room : first;
     const height = Math.min(whole, MAX_HEIGHT);
-    this.#body.scrollTop = whole <= MAX_HEIGHT ? wanted : (wanted / (whole - clientHeight)) * (height - clientHeight);
+    this.#body.scrollTop = whole <= MAX_HEIGHT ? wanted : (wanted / (whole - room)) * (height - room);
   }
 
   /** @param {number} [place] Opens the row at a place; by default the current one. */
@@ -227,7 +231,7 @@ export class List extends HTMLElement {
     const { rows, address } = /** @type {Context} */ (this.#context);
     if (place < 0 || place >= rows.length) return;
     this.#current = place;
-    address.change({ view: address.get("view") === "diff" ? "diff" : "rollout", row: rows[place], step: null });
+    address.change({ view: address.get("view") === "diff" ? "diff" : "rollout", row: rows[place], group: null, step: null });
   }
 }
 customElements.define("g-list", List);

@@ -4,7 +4,7 @@ import { filterKey } from "./address.js";
 import { choice, h, replaceContent, useArrowKeys } from "./dom.js";
 import { NONE, shortName, toggled } from "./filters.js";
 import { histogram, plot, scatter, signedColor } from "./plots.js";
-import { binsOf, correlation, countBins, countCodes, extent, meanOf } from "./table.js";
+import { correlation, countCodes, meanOf, meansBy } from "./table.js";
 import { brief, count, inline, number } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -80,7 +80,7 @@ export class Overview extends HTMLElement {
     clearTimeout(this.#later);
     this.#later = setTimeout(() => {
       this.#showCorrelations(context);
-      this.#showScatter(context, chosen.x, chosen.y);
+      this.#later = setTimeout(() => this.#showScatter(context, chosen.x, chosen.y));
     });
   }
 
@@ -125,10 +125,9 @@ export class Overview extends HTMLElement {
 
   /** @param {Context} context @param {"score" | "lengths"} which @param {string} name */
   #showHistogram({ table, rows, address }, which, name) {
-    const numbers = table.numbers(name);
-    const bins = binsOf(numbers);
-    const part = countBins(numbers, bins, rows);
-    const whole = countBins(numbers, bins, table.all);
+    const binned = table.binned(name);
+    const { bins, whole } = binned;
+    const part = binned.count(rows);
     const chosen = address.filters.get(name) ?? [];
     const isScale = bins.some((bin) => bin.low !== bin.high);
     const bars = bins.map((bin, place) => {
@@ -136,15 +135,15 @@ export class Overview extends HTMLElement {
       const title = isSingle ? `${shortName(name)} is ${bin.low}` : `${shortName(name)} in ${bin.text}`;
       return {
         label: brief(bin.low), title, text: bin.text, isChosen: chosen.includes(bin.text),
-        count: part.counts[place], total: whole.counts[place],
+        count: part[place], total: whole[place],
         kind: /** @type {import("./plots.js").Bar["kind"]} */ (isSingle && bin.low === 0 ? "zero" : "bar"),
       };
     });
-    if (whole.without > 0) {
+    if (whole[bins.length] > 0) {
       const isScore = name === "score";
       bars.push({
         label: isScore ? "failed" : "none", title: isScore ? "failed" : `no ${shortName(name)}`,
-        text: NONE, isChosen: chosen.includes(NONE), count: part.without, total: whole.without,
+        text: NONE, isChosen: chosen.includes(NONE), count: part[bins.length], total: whole[bins.length],
         kind: isScore ? "failed" : "none",
       });
     }
@@ -162,7 +161,10 @@ export class Overview extends HTMLElement {
 
   /** @param {Context} context */
   #showComponents({ table, rows, address }) {
-    const means = table.components.map((name) => ({ name, ...meanOf(table.numbers(name), rows) }));
+    const score = table.has("score") ? table.numbers("score") : null;
+    // As in the command's table: the components of a row that failed don't count.
+    const valid = score ? rows.filter((row) => score[row] === score[row]) : rows;
+    const means = table.components.map((name) => ({ name, ...meanOf(table.numbers(name), valid) }));
     const ends = means.flatMap((each) => [each.mean, each.low, each.high]).filter(Number.isFinite);
     const [low, high] = [Math.min(0, ...ends), Math.max(1, ...ends)];
     const at = (/** @type {number} */ value) => `${((100 * (value - low)) / (high - low)).toFixed(2)}%`;
@@ -231,16 +233,12 @@ export class Overview extends HTMLElement {
     }
     const values = table.values(by);
     const codes = table.codes(by);
-    /** @type {number[][]} */
-    const members = values.map(() => []);
-    for (const row of rows) if (codes[row] >= 0) members[codes[row]].push(row);
     const score = table.has("score") ? table.numbers("score") : null;
-    const parts = members.map((own, place) => {
-      const mean = score ? meanOf(score, Int32Array.from(own)) : { count: 0, mean: NaN, low: NaN, high: NaN };
-      const zeros = score ? own.reduce((sum, row) => sum + Number(score[row] === 0), 0) : 0;
-      return { value: values[place], rows: own.length, ...mean, zeros, failed: own.length - mean.count };
-    }).filter((part) => part.rows > 0);
-    if (this.#byRows) parts.sort((a, b) => b.rows - a.rows || a.value.localeCompare(b.value, "en", { numeric: true }));
+    const parts = meansBy(codes, values.length, score, rows)
+      .map((part, place) => ({ value: values[place], ...part }))
+      .filter((part) => part.rows > 0);
+    const { compare } = new Intl.Collator("en", { numeric: true });
+    if (this.#byRows) parts.sort((a, b) => b.rows - a.rows || compare(a.value, b.value));
     else parts.sort((a, b) => (b.mean || 0) - (a.mean || 0));
     const order = (/** @type {boolean} */ byRows) => () => {
       this.#byRows = byRows;
@@ -254,9 +252,9 @@ export class Overview extends HTMLElement {
           onclick: (/** @type {MouseEvent} */ event) => this.#filter(by, `=${part.value}`, event.shiftKey),
         }, inline(part.value, 80))),
         h("td.number", {}, count(part.rows)),
-        h("td.number", {}, number(part.mean), h("small", {}, part.count > 1 ? ` ± ${number(part.high - part.mean)}` : "")),
+        h("td.number", {}, number(part.mean), h("small", {}, part.count > 1 ? ` ± ${number(part.half)}` : "")),
         h("td.number", {}, count(part.zeros)),
-        h("td.number", {}, h(part.failed ? "span.is-failed" : "span.muted", {}, count(part.failed))),
+        h("td.number", {}, h(part.rows > part.count ? "span.is-failed" : "span.muted", {}, count(part.rows - part.count))),
       ));
     const sorter = (/** @type {string} */ title, /** @type {boolean} */ byRows) =>
       h("th.number", { scope: "col", "aria-sort": this.#byRows === byRows ? "descending" : "none" },
@@ -281,7 +279,7 @@ export class Overview extends HTMLElement {
         ...short.slice(0, -1).map((other, at) => at > index ? h("td") : h("td", {},
           h("button.cell", {
             type: "button", title: `${name} and ${other}`, "data-key": `r ${name} ${other}`,
-            style: { background: signedColor(values[index + 1][at], 1, 62) },
+            style: { background: signedColor(values[index + 1][at], 1, 50) },
             onclick: () => address.change({ x: names[at], y: names[index + 1] }, { replace: true }),
           }, Number.isNaN(values[index + 1][at]) ? "–" : values[index + 1][at].toFixed(2))))));
     const head = short.slice(0, -1).map((name) => h("th", { scope: "col", title: name }, h("span", {}, inline(name))));
@@ -302,7 +300,7 @@ export class Overview extends HTMLElement {
       choice("Horizontal axis", names, x, choose("x")));
     this.#plots.scatter.draw = scatter({
       x: table.numbers(x), y: table.numbers(y), rows, xLabel: shortName(x), yLabel: shortName(y),
-      domains: [extent(table.numbers(x)), extent(table.numbers(y))],
+      domains: [table.extent(x), table.extent(y)],
       choose: (rangeX, rangeY) => address.change({ [filterKey(x)]: [rangeX], [filterKey(y)]: [rangeY] }),
     });
     this.#plots.scatter.redraw();

@@ -128,7 +128,7 @@ export function signedColor(value, greatest, strongest = 100) {
 export function histogram(bars, { label, isScale, choose }) {
   return (width, height) => {
     const apart = bars.filter((bar) => bar.kind === "failed" || bar.kind === "none").length;
-    const box = { left: 40, right: width - 4, top: 16, bottom: height - 22 };
+    const box = { left: 48, right: width - 4, top: 16, bottom: height - 22 };
     const gap = apart ? 18 : 0;
     const slot = (box.right - box.left - gap) / Math.max(bars.length, 4);
     const most = Math.max(1, ...bars.map((bar) => bar.total));
@@ -265,9 +265,11 @@ function drawPoints(canvas, { x, y, rows }, left, top) {
   const amounts = new Float32Array(width * height);
   const radius = size / 2;
   for (const row of rows) {
-    const [a, b] = [left(x[row]), top(y[row])];
+    const a = left(x[row]);
+    const b = top(y[row]);
     if (a !== a || b !== b) continue;
-    const [fromX, fromY] = [Math.round(a - radius), Math.round(b - radius)];
+    const fromX = Math.round(a - radius);
+    const fromY = Math.round(b - radius);
     for (let j = 0; j < size; j++) {
       for (let i = 0; i < size; i++) {
         const corner = (i - radius + 0.5) ** 2 + (j - radius + 0.5) ** 2;
@@ -275,14 +277,20 @@ function drawPoints(canvas, { x, y, rows }, left, top) {
       }
     }
   }
-  const most = Math.log1p(amounts.reduce((a, b) => Math.max(a, b), 0));
+  let most = 0;
+  for (const amount of amounts) if (amount > most) most = amount;
   const [red, green, blue] = colorOf("--accent");
   const image = new ImageData(width, height);
-  amounts.forEach((amount, place) => {
-    if (amount === 0) return;
-    const alpha = most > Math.LN2 ? 0.3 + (0.7 * Math.log1p(amount)) / most : 0.75;
-    image.data.set([red, green, blue, 255 * Math.min(alpha, 1)], 4 * place);
-  });
+  const { data } = image;
+  for (let place = 0; place < amounts.length; place++) {
+    const amount = amounts[place];
+    if (amount === 0) continue;
+    const alpha = most > 1 ? 0.3 + (0.7 * Math.log1p(amount)) / Math.log1p(most) : 0.75;
+    data[4 * place] = red;
+    data[4 * place + 1] = green;
+    data[4 * place + 2] = blue;
+    data[4 * place + 3] = 255 * Math.min(alpha, 1);
+  }
   canvas.getContext("2d")?.putImageData(image, 0, 0);
 }
 

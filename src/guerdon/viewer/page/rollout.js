@@ -163,7 +163,7 @@ export class RolloutView extends HTMLElement {
     const { rows, address } = /** @type {Context} */ (this.#context);
     const place = rows.indexOf(address.integer("row") ?? rows[0]);
     const next = rows[Math.min(Math.max(place + step, 0), rows.length - 1)];
-    if (next !== undefined) address.change({ row: next, step: null }, { replace: true });
+    if (next !== undefined) address.change({ row: next, group: null, step: null }, { replace: true });
   }
 }
 customElements.define("g-rollout", RolloutView);

@@ -10,12 +10,16 @@ export class Table {
   /** @type {Map<string, Float64Array | Int32Array>} */ #arrays = new Map();
   /** @type {Map<string, Promise<unknown>>} */ #fetching = new Map();
   /** @type {Map<string, Promise<Int32Array>>} */ #orders = new Map();
+  /** @type {Map<string, Binned>} */ #binned = new Map();
+  /** @type {Map<string, [number, number]>} */ #extents = new Map();
 
   /** @param {Source} source @param {FileInfo} info */
   constructor(source, info) {
     this.source = source;
     this.info = info;
     this.rows = info.rows;
+    /** All rows, in the order of the file. */
+    this.all = Int32Array.from(new Int32Array(info.rows).keys());
     /** @type {Map<string, ColumnInfo>} */
     this.columns = new Map(info.columns.map((each) => [each.name, each]));
   }
@@ -75,9 +79,18 @@ export class Table {
     return this.columns.get(name)?.values ?? [];
   }
 
-  /** @returns {Int32Array} All rows. */
-  get all() {
-    return Int32Array.from({ length: this.rows }, (_, row) => row);
+  /** @param {string} name @returns {[number, number]} The least and the greatest, or NaN. */
+  extent(name) {
+    const found = this.#extents.get(name) ?? extent(this.numbers(name));
+    this.#extents.set(name, found);
+    return found;
+  }
+
+  /** @param {string} name @returns {Binned} The bars of its histogram. */
+  binned(name) {
+    const found = this.#binned.get(name) ?? new Binned(this.numbers(name));
+    this.#binned.set(name, found);
+    return found;
   }
 
   /**
@@ -154,6 +167,36 @@ export function meanOf(numbers, rows) {
 }
 
 /**
+ * The means of the scores of each value of a category.
+ * @param {Int32Array} codes
+ * @param {number} size How many values there are.
+ * @param {Float64Array | null} numbers
+ * @param {Int32Array} rows
+ * @returns {{rows: number, count: number, mean: number, half: number, zeros: number}[]} `count`: the
+ *   rows with a number; `half`: half of the 95 % interval.
+ */
+export function meansBy(codes, size, numbers, rows) {
+  const [all, counts, zeros] = [new Int32Array(size), new Int32Array(size), new Int32Array(size)];
+  const [means, squares] = [new Float64Array(size), new Float64Array(size)];
+  for (const row of rows) {
+    const code = codes[row];
+    if (code < 0) continue;
+    all[code]++;
+    const value = numbers ? numbers[row] : NaN;
+    if (value !== value) continue;
+    if (value === 0) zeros[code]++;
+    const offset = value - means[code];
+    means[code] += offset / ++counts[code];
+    squares[code] += offset * (value - means[code]);
+  }
+  return Array.from(all, (rows, code) => {
+    const count = counts[code];
+    const half = 1.96 * Math.sqrt(squares[code] / (count - 1) / count);
+    return { rows, count, mean: count ? means[code] : NaN, half, zeros: zeros[code] };
+  });
+}
+
+/**
  * Pearson's correlation over the rows that have both numbers.
  * @param {Float64Array} x
  * @param {Float64Array} y
@@ -163,7 +206,8 @@ export function meanOf(numbers, rows) {
 export function correlation(x, y, rows) {
   let [n, meanX, meanY, xx, yy, xy] = [0, 0, 0, 0, 0, 0];
   for (const row of rows) {
-    const [a, b] = [x[row], y[row]];
+    const a = x[row];
+    const b = y[row];
     if (a !== a || b !== b) continue;
     n++;
     const offset = a - meanX;
@@ -247,22 +291,29 @@ export function multiple(place, width) {
   return Number((place * width).toPrecision(12));
 }
 
-/**
- * How many rows each bin has.
- * @param {Float64Array} numbers
- * @param {Bin[]} bins As `binsOf` returns them.
- * @param {Int32Array} rows
- * @returns {{counts: Int32Array, without: number}}
- */
-export function countBins(numbers, bins, rows) {
-  const counts = new Int32Array(bins.length);
-  let without = 0;
-  for (const row of rows) {
-    const value = numbers[row];
-    if (value !== value) without++;
-    else counts[placeIn(bins, value)]++;
+/** The bars of a histogram, and which of them each row belongs to. */
+export class Binned {
+  /** @param {Float64Array} numbers */
+  constructor(numbers) {
+    this.bins = binsOf(numbers);
+    const none = this.bins.length;
+    this.places = Uint8Array.from(numbers, (value) => (value === value ? placeIn(this.bins, value) : none));
+    this.whole = countPlaces(this.places, none + 1);
   }
-  return { counts, without };
+
+  /** @param {Int32Array} rows @returns {Int32Array} Of each bin; the last entry is of no number. */
+  count(rows) {
+    const counts = new Int32Array(this.whole.length);
+    for (const row of rows) counts[this.places[row]]++;
+    return counts;
+  }
+}
+
+/** @param {Uint8Array} places @param {number} size */
+function countPlaces(places, size) {
+  const counts = new Int32Array(size);
+  for (const place of places) counts[place]++;
+  return counts;
 }
 
 /** @param {Bin[]} bins @param {number} value */
