@@ -1,6 +1,6 @@
 /** Two rewards on the same rollouts: who moved, and which pairs changed their order. */
 
-import { choice, h, replaceContent } from "./dom.js";
+import { card, choice, empty, h, replaceContent, tableOf } from "./dom.js";
 import { filterKey } from "./address.js";
 import { histogram, plot, scatter } from "./plots.js";
 import { messagesView, scoreOf, stepsOf } from "./rollout.js";
@@ -37,9 +37,11 @@ export class DiffView extends HTMLElement {
     this.#context = context;
     const { table, address, tables } = context;
     const others = tables.filter((each) => each !== table && each.info.kind === "rows");
-    const other = table.info.kind === "diff" ? null : others.find((each) => each.info.index === address.integer("with")) ?? others[0];
+    const wanted = others.find((each) => each.info.index === address.integer("with"));
+    const other = table.info.kind === "diff" ? null : wanted ?? others[0];
     if (other === undefined) {
-      replaceContent(this.#overview, h("p.empty", {}, "Open two files of result rows, or one that guerdon diff wrote, to compare them."));
+      const about = "Open two files of result rows, or one that guerdon diff wrote, to compare them.";
+      replaceContent(this.#overview, empty(about));
       return;
     }
     const key = `${table.info.index} ${table.rows} ${other?.info.index} ${other?.rows}`;
@@ -73,32 +75,31 @@ export class DiffView extends HTMLElement {
     const named = listed.length ? await table.source.rows(table.info.index, listed, true) : [];
     const ids = new Map(named.map(({ id }, place) => [listed[place], id]));
     const opener = (/** @type {string} */ list, /** @type {number} */ row) => h("button.link", {
-      type: "button", "data-key": `${list} ${row}`, onclick: () => address.change({ row }),
+      "data-key": `${list} ${row}`, onclick: () => address.change({ row }),
     }, inline(ids.get(row) ?? `line ${row + 1}`, 40));
     const movedRows = moves.most.map((row) => h("tr", {},
       h("th", { scope: "row" }, opener("moved", row)),
-      h("td.number", {}, number(before[row])), h("td.number", {}, number(after[row])), h("td.number", {}, signed(difference[row]))));
+      ...[number(before[row]), number(after[row]), signed(difference[row])].map((text) => h("td.number", {}, text))));
     const groups = table.has("group") ? table.values("group") : [];
     const flipLines = (flips?.clearest ?? []).map(([a, b]) => h("tr", {},
       h("td", {}, inline(groups[table.codes("group")[a]], 40)),
       ...[a, b].flatMap((row) => [
         h("td", {}, opener("flip", row)),
         h("td.number", {}, `${brief(before[row])} → ${brief(after[row])}`)])));
-    const headed = (/** @type {string[]} */ titles, /** @type {HTMLElement[]} */ lines) =>
-      h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((title) =>
-        h(/^(?:before|after|difference)$/.test(title) ? "th.number" : "th", { scope: "col" }, title)))), h("tbody", {}, ...lines));
-        const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index}: ${each.info.name}`;
+    const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index}: ${each.info.name}`;
     const select = other && h("p.pair", {}, inline(table.info.name, 60), " → ",
       choice("Compare with", others.map(titled), titled(other), (name) => address.change({ with: parseInt(name) })));
-    const card = (/** @type {string} */ name, /** @type {string} */ title, /** @type {import("./dom.js").Child[]} */ ...body) =>
-      h(`section.card.${name}`, { "aria-label": title }, h("header", {}, h("h2", {}, title)), h("div.body", {}, ...body));
+    const part = (/** @type {string} */ name, /** @type {string} */ title, /** @type {HTMLElement} */ body) =>
+      card(name, title, null, h("div.body", {}, body));
+    const titles = ["group", "better before", "scores", "better after", "scores"];
     replaceContent(this.#overview, select,
-      card("figures", "In numbers", figures),
-      card("lengths", "How the scores moved", this.#plots.moved),
-      card("scatter", "After over before", this.#plots.scatter),
-      card("moved", "Moved most", headed(["rollout", "before", "after", "difference"], movedRows)),
-      flips && card("flips", "Pairs that changed their order", flipLines.length
-        ? headed(["group", "better before", "scores", "better after", "scores"], flipLines) : h("p.empty", {}, "No pair of a group changed its order.")));
+      part("figures", "In numbers", figures),
+      part("lengths", "How the scores moved", this.#plots.moved),
+      part("scatter", "After over before", this.#plots.scatter),
+      part("moved", "Moved most", tableOf("moves", ["rollout", "before", "after", "difference"], 1, movedRows)),
+      flips && part("flips", "Pairs that changed their order", flipLines.length
+        ? tableOf("pairs", titles, titles.length, flipLines)
+        : empty("No pair of a group changed its order.")));
     this.#draw(pairs, rows);
   }
 
@@ -116,14 +117,18 @@ export class DiffView extends HTMLElement {
       kind: /** @type {"zero" | "bar"} */ (bin.low === 0 && bin.high === 0 ? "zero" : "bar"),
     }));
     const isScale = bins.some((bin) => bin.low !== bin.high);
-    const choose = (/** @type {string} */ text) => hasColumn && address.change({ [filterKey("difference")]: chosen.includes(text) ? null : [text] });
+    const choose = (/** @type {string} */ text) => {
+      if (hasColumn) address.change({ [filterKey("difference")]: chosen.includes(text) ? null : [text] });
+    };
     this.#plots.moved.draw = histogram(bars, { label: "Differences", isScale, choose });
     this.#plots.moved.redraw();
     const ends = [...extent(before), ...extent(after)].filter(Number.isFinite);
     const domain = /** @type {[number, number]} */ ([Math.min(...ends), Math.max(...ends)]);
     this.#plots.scatter.draw = scatter({
       x: before, y: after, rows, xLabel: "before", yLabel: "after", domains: [domain, domain], isSquare: true,
-      choose: (x, y) => address.change(hasColumn ? { [filterKey("before")]: [x], [filterKey("after")]: [y] } : { [filterKey("score")]: [x] }),
+      choose: (x, y) => address.change(hasColumn
+        ? { [filterKey("before")]: [x], [filterKey("after")]: [y] }
+        : { [filterKey("score")]: [x] }),
     });
     this.#plots.scatter.redraw();
   }
@@ -139,13 +144,15 @@ export class DiffView extends HTMLElement {
     const messages = row._rollout?.messages ?? [];
     const columns = sides.map((side, place) => {
       const title = place === 0 ? "before" : "after";
-      if (!side) return h("section", {}, h("h3", {}, title), h("p.empty", {}, "The other file has no row with this id."));
+      if (!side) return h("section", {}, h("h3", {}, title), empty("The other file has no row with this id."));
       const { tree } = treeOf(side, (side.step_rewards ?? []).length - 1);
       return h("section", {}, h("h3", {}, title), scoreOf(side),
-        side.error && h("p.note.is-failed", {}, inline(side.error, 2000)), tree ? treeView(tree) : h("p.empty", {}, "There are no components."));
+        side.error && h("p.note.is-failed", {}, inline(side.error, 2000)),
+        tree ? treeView(tree) : empty("There are no components."));
     });
+    const close = () => address.change({ row: null });
     replaceContent(this.#row, h("section.card", { "aria-label": "The row that is open" },
-      h("header", {}, h("h2", {}, inline(row.id, 80)), h("button", { type: "button", onclick: () => address.change({ row: null }) }, "Close")),
+      h("header", {}, h("h2", {}, inline(row.id, 80)), h("button", { onclick: close }, "Close")),
       h("div.halves", {}, ...columns),
       messages.length > 0 && folded("messages", () => messagesView(messages, stepsOf(row), () => {}))));
     this.#row.scrollIntoView({ block: "nearest" });
@@ -153,7 +160,11 @@ export class DiffView extends HTMLElement {
 }
 customElements.define("g-diff", DiffView);
 
-/** @param {import("./table.js").Table} table @param {import("./table.js").Table | null} other @returns {Promise<Pairs>} */
+/**
+ * @param {import("./table.js").Table} table
+ * @param {import("./table.js").Table | null} other
+ * @returns {Promise<Pairs>}
+ */
 async function pairsOf(table, other) {
   if (other === null) {
     await table.load(["before", "after"]);

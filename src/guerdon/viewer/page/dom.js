@@ -16,6 +16,7 @@ export function h(name, properties = {}, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
   if (classes.length) element.className = classes.join(" ");
+  if (tag === "button") element.setAttribute("type", "button");
   setProperties(element, properties);
   element.append(...present(children));
   return element;
@@ -86,6 +87,63 @@ export function choice(label, names, chosen, onChoose) {
   const choose = (/** @type {Event} */ event) =>
     onChoose(/** @type {HTMLSelectElement} */ (event.target).value);
   return h("select", { "aria-label": label, "data-key": label, onchange: choose }, ...options);
+}
+
+/**
+ * A titled part of a view.
+ * @param {string} name Classes, after dots.
+ * @param {string} title
+ * @param {Child} aside Beside the title.
+ * @param {...Child} body
+ * @returns {HTMLElement}
+ */
+export function card(name, title, aside, ...body) {
+  const heading = h("header", {}, h("h2", {}, title), aside);
+  return h(`section.card.${name}`, { "aria-label": title }, heading, ...body);
+}
+
+/**
+ * A table; the columns after the first ones are of numbers.
+ * @param {string} name Its class.
+ * @param {string[]} titles
+ * @param {number} texts How many columns are of text.
+ * @param {HTMLElement[]} lines
+ * @returns {HTMLElement}
+ */
+export function tableOf(name, titles, texts, lines) {
+  const head = titles.map((title, place) => h(place < texts ? "th" : "th.number", { scope: "col" }, title));
+  return h(`table.${name}`, {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...lines));
+}
+
+/**
+ * Something that scrolls by itself; the keyboard reaches it.
+ * @param {string} name Its class.
+ * @param {string} label
+ * @param {...Child} content
+ * @returns {HTMLElement}
+ */
+export function scrolled(name, label, ...content) {
+  return h(`div.${name}`, { tabindex: "0", role: "region", "aria-label": label }, ...content);
+}
+
+/** @param {string} text Why there is nothing here. @returns {HTMLElement} */
+export function empty(text) {
+  return empty(text);
+}
+
+/**
+ * Two buttons: to the one before, and to the next.
+ * @param {string} what
+ * @param {(step: number) => void} move
+ * @returns {HTMLElement}
+ */
+export function pager(what, move) {
+  const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ step) =>
+    h("button", {
+      "aria-label": `${name} ${what}`, title: `${name} ${what} (${step < 0 ? "k" : "j"})`,
+      "data-key": name, onclick: () => move(step),
+    }, sign);
+  return h("span.pager", {}, button("Previous", "←", -1), button("Next", "→", 1));
 }
 
 /**

@@ -1,11 +1,11 @@
 /** The rollouts of one task side by side, and the steps that were taken in the same state. */
 
 import { advantageOf, formulaOf, statisticsOf } from "./advantage.js";
-import { h, replaceContent } from "./dom.js";
+import { card, empty, h, pager, replaceContent, scrolled, tableOf } from "./dom.js";
 import { signedColor } from "./plots.js";
 import { assistantTurns, barStyle, messageView, scoreOf, stepsOf } from "./rollout.js";
 import { messageText } from "./source.js";
-import { brief, count, inline, number, prose, signed } from "./text.js";
+import { brief, count, folded, inline, number, prose, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./source.js").Row} Row */
@@ -28,7 +28,7 @@ export class GroupView extends HTMLElement {
     const { table, address } = context;
     this.#context = context;
     if (table.columns.get("group")?.type !== "category") {
-      replaceContent(this, h("p.empty", {}, "The rows of this file have no groups."));
+      replaceContent(this, empty("The rows of this file have no groups."));
       return;
     }
     await table.load(["group", "score"]);
@@ -36,7 +36,7 @@ export class GroupView extends HTMLElement {
     const name = this.#nameOf(context);
     const key = `${table.info.index} ${table.rows} ${name}`;
     if (name === undefined) {
-      replaceContent(this, h("p.empty", {}, "The rows of this file have no groups."));
+      replaceContent(this, empty("The rows of this file have no groups."));
       return;
     }
     if (this.#key !== key) {
@@ -90,8 +90,7 @@ export class GroupView extends HTMLElement {
         h("h1", {}, h("span.muted", {}, "group "), inline(name, 100)),
         h("span.muted", {}, figures),
         h("span.spring"),
-        h("button", { type: "button", "aria-label": "Previous group", title: "Previous group (k)", onclick: () => this.move(-1) }, "←"),
-        h("button", { type: "button", "aria-label": "Next group", title: "Next group (j)", onclick: () => this.move(1) }, "→")),
+        pager("group", (step) => this.move(step))),
       this.#at.length > MOST && h("p.note", {}, `The first ${MOST} of ${count(this.#at.length)} rollouts are shown.`),
       this.#anchors(context),
       this.#sideBySide(context));
@@ -103,7 +102,8 @@ export class GroupView extends HTMLElement {
     const names = [...this.#groups.keys()];
     const place = names.indexOf(this.#nameOf(this.#context) ?? "");
     const next = names[Math.min(Math.max(place + step, 0), names.length - 1)];
-    this.#context.address.change({ group: next, row: null, anchor: null, step: null, rollout: null }, { replace: true });
+    const others = { row: null, anchor: null, step: null, rollout: null };
+    this.#context.address.change({ group: next, ...others }, { replace: true });
   }
 
   // Side by side -----------------------------------------------------------------------------------
@@ -120,25 +120,27 @@ export class GroupView extends HTMLElement {
       let turn = assistantTurns(messages.slice(0, same)).length;
       const later = messages.slice(same).map((/** @type {Row} */ message) => {
         const step = message.role === "assistant" ? steps[place][turn++] : undefined;
-        const color = signedColor(step?.advantage ?? step?.reward, most);
-        return h("li", { style: step ? { borderColor: color } : {} },
-          step && h("span.step-name", {}, `step ${step.index} · ${step.advantage === null ? number(step.reward) : signed(step.advantage)}`),
-          messageView(message));
+        if (step === undefined) return h("li", {}, messageView(message));
+        const text = step.advantage === null ? number(step.reward) : signed(step.advantage);
+        const color = signedColor(step.advantage ?? step.reward, most);
+        const title = h("span.step-name", {}, `step ${step.index} · ${text}`);
+        return h("li", { style: { borderColor: color } }, title, messageView(message));
       });
       const open = address.link({ view: "rollout", row: this.#at[place], step: null, anchor: null });
+      const strip = steps[place].map((step) =>
+        h("span.step", {}, h("i", { style: barStyle(step.advantage ?? step.reward, most) })));
       return h("section.lane", { "aria-label": `rollout ${place + 1}` },
         h("header", {}, h("a", { href: open }, inline(row.id ?? `line ${this.#at[place] + 1}`, 40)), scoreOf(row),
-          h("div.strip", { "aria-hidden": "true" }, ...steps[place].map((step) => h("span.step", {}, h("i", { style: barStyle(step.advantage ?? step.reward, most) }))))),
+          h("div.strip", { "aria-hidden": "true" }, ...strip)),
         row.error && h("p.note.is-failed", {}, inline(row.error, 300)),
         h("ol", {}, ...later));
     });
     const where = known < 2 ? "" : same === 0 ? "They differ from the first message on."
       : `All begin with the same ${same === 1 ? "message" : `${count(same)} messages`}; then they part.`;
-    return h("section.card.beside-each-other", { "aria-label": "Side by side" },
-      h("header", {}, h("h2", {}, "Side by side"), h("span.muted", {}, where)),
-      same > 0 && h("details.fold", {}, h("summary", {}, "the messages before they part"),
-        h("ol.messages", {}, ...rollouts[0].slice(0, same).map((/** @type {Row} */ each) => h("li", {}, messageView(each))))),
-      h("div.lanes", { tabindex: "0", role: "region", "aria-label": "Rollouts, side by side" }, ...columns));
+    const first = rollouts[0]?.slice(0, same).map((/** @type {Row} */ each) => h("li", {}, messageView(each)));
+    return card("beside-each-other", "Side by side", h("span.muted", {}, where),
+      same > 0 && folded("the messages before they part", () => h("ol.messages", {}, ...first)),
+      scrolled("lanes", "Rollouts, side by side", ...columns));
   }
 
   // Anchor groups ----------------------------------------------------------------------------------
@@ -164,19 +166,21 @@ export class GroupView extends HTMLElement {
     const states = shared.map(([anchor, entries]) => {
       const returns = entries.map(({ step }) => step.return_ ?? 0);
       const [low, high] = [Math.min(...returns), Math.max(...returns)];
+      const range = low === high ? `all return ${brief(low)}` : `returns ${brief(low)} to ${brief(high)}`;
       return h("li", {}, h("button.state", {
-        type: "button", "aria-pressed": anchor === chosen, "data-key": `anchor ${anchor}`,
+        "aria-pressed": anchor === chosen, "data-key": `anchor ${anchor}`,
         onclick: () => address.change({ anchor, step: null, rollout: null }, { replace: true }),
       },
       h("span.state-text", {}, inline(stateText(entries[0]), 160)),
-      h("span.muted", {}, `${entries.length} steps · ${low === high ? `all return ${brief(low)}` : `returns ${brief(low)} to ${brief(high)}`}`),
-      h("span.dots", { "aria-hidden": "true" }, ...entries.map(({ step }) => h("i", { style: { background: signedColor(step.advantage, most) } })))));
+      h("span.muted", {}, `${entries.length} steps · ${range}`),
+      h("span.dots", { "aria-hidden": "true" }, ...entries.map(({ step }) =>
+        h("i", { style: { background: signedColor(step.advantage, most) } })))));
     });
-    return h("section.card.anchors", { "aria-label": "Anchor groups" },
-      h("header", {}, h("h2", {}, "The same state"),
-        h("span.muted", {}, `${count(shared.length)} states were reached by several steps; ${count(single)} by one`)),
-      h("div.halves", {}, h("ul.states", {}, ...states),
-        chosen !== undefined && chosen !== null ? this.#anchor(address, anchors.get(chosen) ?? [], most) : h("p.empty", {}, "No state was reached twice, so no step is compared with another.")));
+    const about = `${count(shared.length)} states were reached by several steps; ${count(single)} by one`;
+    return card("anchors", "The same state", h("span.muted", {}, about),
+      h("div.halves", {}, h("ul.states", {}, ...states), typeof chosen === "number"
+        ? this.#anchor(address, anchors.get(chosen) ?? [], most)
+        : empty("No state was reached twice, so no step is compared with another.")));
   }
 
   /** @param {import("./address.js").Address} address */
@@ -184,14 +188,14 @@ export class GroupView extends HTMLElement {
     const entries = this.#rows.flatMap((row, place) => stepsOf(row).map((step) => ({ place, row, step })));
     if (!entries.some(({ step }) => step.advantage !== null)) return null;
     const most = Math.max(1e-9, ...entries.map(({ step }) => Math.abs(step.advantage ?? 0)));
-    return h("section.card.anchors", { "aria-label": "Advantages" },
-      h("header", {}, h("h2", {}, "Advantages")), this.#entries(address, entries, most));
+    return card("anchors", "Advantages", null, this.#entries(address, entries, most));
   }
 
   /** @param {import("./address.js").Address} address @param {Entry[]} entries @param {number} most */
   #anchor(address, entries, most) {
     return h("div.anchor", {},
-      h("h3", {}, "state"), h("div.state-whole", { tabindex: "0", role: "region", "aria-label": "state" }, prose(stateText(entries[0]) || "(the beginning)")),
+      h("h3", {}, "state"),
+      scrolled("state-whole", "state", prose(stateText(entries[0]) || "(the beginning)")),
       this.#entries(address, entries, most));
   }
 
@@ -204,17 +208,17 @@ export class GroupView extends HTMLElement {
       const action = assistantTurns(row._rollout?.messages ?? [])[step.index];
       return h("tr", { class: entry === chosen ? "current" : null },
         h("th", { scope: "row" }, h("button.link", {
-          type: "button", "aria-pressed": entry === chosen, "data-key": `entry ${place} ${step.index}`,
+          "aria-pressed": entry === chosen, "data-key": `entry ${place} ${step.index}`,
           title: "Show how this advantage is computed",
           onclick: () => address.change({ rollout: place, step: step.index }, { replace: true }),
         }, inline(row.id ?? place, 30), ` · ${step.index}`)),
         h("td.action", {}, action ? inline(actionText(action), 90) : ""),
         h("td.number", {}, number(step.reward)), h("td.number", {}, number(step.return_)),
-        h("td.number", {}, h("i.swatch", { style: { background: signedColor(step.advantage, most) } }), signed(step.advantage)));
+        h("td.number", {},
+          h("i.swatch", { style: { background: signedColor(step.advantage, most) } }), signed(step.advantage)));
     });
-    const head = ["step", "action", "reward", "return", "advantage"].map((title, place) => h(place > 1 ? "th.number" : "th", { scope: "col" }, title));
-    return h("div", {},
-      h("div.wide", { tabindex: "0", role: "region", "aria-label": "Steps" }, h("table.steps", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...lines))),
+    const titles = ["step", "action", "reward", "return", "advantage"];
+    return h("div", {}, scrolled("wide", "Steps", tableOf("steps", titles, 2, lines)),
       chosen && this.#arithmetic(chosen));
   }
 
@@ -223,21 +227,26 @@ export class GroupView extends HTMLElement {
     const rollouts = this.#rows.filter((each) => each.is_score_valid)
       .map((each, place) => ({ score: each.score, row: place, steps: stepsOf(each) }));
     const title = h("h3", {}, "the advantage of ", inline(row.id, 30), `, step ${step.index}`);
-    if (step.advantage === null) return h("div.arithmetic", {}, title, h("p.about", {}, "It has none: its score isn't valid."));
+    const without = (/** @type {string} */ text) => h("div.arithmetic", {}, title, h("p.about", {}, text));
+    if (step.advantage === null) return without("It has none: its score isn't valid.");
     const formula = this.#at.length > MOST ? null : formulaOf(rollouts);
     if (formula === null) {
-      return h("div.arithmetic", {}, title, h("p.about", {}, `Recorded: ${signed(step.advantage)}. It is not computed by GiGPO, GRPO, Dr. GRPO or RLOO from the rows of this group alone.`));
+      return without(`Recorded: ${signed(step.advantage)}. It is not computed by GiGPO, GRPO, Dr. GRPO or RLOO `
+        + "from the rows of this group alone.");
     }
     const { scores, returns, omega } = formula;
     const lines = [];
     if (scores) lines.push(term(returns ? "A_E" : "A", "R", row.score, scores));
     if (returns) lines.push(term(scores ? "A_S" : "A", "R_t", step.return_ ?? 0, returns(step)));
     if (scores && returns) {
-      lines.push(`A = A_E + ω A_S = ${number(scores.of(row.score))} + ${brief(omega)} × ${number(returns(step).of(step.return_ ?? 0))} = ${signed(advantageOf(formula, row.score, step))}`);
+      const [episode, own] = [scores.of(row.score), returns(step).of(step.return_ ?? 0)];
+      const sum = signed(advantageOf(formula, row.score, step));
+      lines.push(`A = A_E + ω A_S = ${number(episode)} + ${brief(omega)} × ${number(own)} = ${sum}`);
     }
     const list = rollouts.map((each) => brief(each.score)).join(", ");
     return h("div.arithmetic", {}, title,
-      h("p.about", {}, `${formula.name}${omega === null ? "" : `, ω = ${brief(omega)}`}: found from the recorded numbers, of which it gives each.`),
+      h("p.about", {}, formula.name, omega !== null && `, ω = ${brief(omega)}`,
+        ": found from the recorded numbers, of which it gives each."),
       h("p.about", {}, `Scores R of the group: ${list}`),
       h("pre.formula", { tabindex: "0", role: "region", "aria-label": "arithmetic" }, lines.join("\n")),
       h("p.about", {}, `Recorded in the file: ${signed(step.advantage)}`));
@@ -245,7 +254,13 @@ export class GroupView extends HTMLElement {
 }
 customElements.define("g-group", GroupView);
 
-/** @param {string} name @param {string} symbol @param {number} value @param {import("./advantage.js").Statistics} statistics */
+/**
+ * One line of the arithmetic.
+ * @param {string} name
+ * @param {string} symbol
+ * @param {number} value
+ * @param {import("./advantage.js").Statistics} statistics
+ */
 function term(name, symbol, value, { mean, deviation, divisor, of }) {
   const difference = `${number(value)} − ${number(mean)}`;
   if (divisor === 1) return `${name} = ${symbol} − μ = ${difference} = ${signed(of(value))}`;
@@ -276,7 +291,9 @@ function stateText({ row, step }) {
 function commonPrefix(rollouts) {
   const present = rollouts.filter((each) => each.length > 0);
   if (present.length < 2) return 0;
-  const keys = present.map((messages) => messages.map((each) => JSON.stringify([each.role, each.content, (each.tool_calls ?? []).map((/** @type {Row} */ call) => call?.function)])));
+  const keyOf = (/** @type {Row} */ { role, content, tool_calls: calls = [] }) =>
+    JSON.stringify([role, content, calls?.map((/** @type {Row} */ call) => call?.function)]);
+  const keys = present.map((messages) => messages.map(keyOf));
   let same = 0;
   while (keys.every((own) => same < own.length && own[same] === keys[0][same])) same++;
   return same;

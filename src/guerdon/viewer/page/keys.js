@@ -11,11 +11,12 @@ import { h } from "./dom.js";
  */
 export function listenToKeys(shortcuts) {
   const showHelp = () => {
-    const lines = [...shortcuts, help].flatMap(({ key, about }) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, about)]);
+    const lines = [...shortcuts, help].flatMap(({ key, about }) =>
+      [h("dt", {}, h("kbd", {}, key)), h("dd", {}, about)]);
     const close = () => dialog.close();
     const dialog = /** @type {HTMLDialogElement} */ (
       h("dialog.keys", { "aria-label": "Keyboard shortcuts", onclose: () => dialog.remove() },
-        h("h2", {}, "Keyboard"), h("dl", {}, ...lines), h("button", { type: "button", onclick: close }, "Close"))
+        h("h2", {}, "Keyboard"), h("dl", {}, ...lines), h("button", { onclick: close }, "Close"))
     );
     document.body.append(dialog);
     dialog.showModal();

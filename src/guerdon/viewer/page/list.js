@@ -114,7 +114,7 @@ export class List extends HTMLElement {
       const state = sort === name ? "ascending" : isDown ? "descending" : "none";
       const next = isDown ? null : sort === name ? `-${name}` : name;
       return h(`span.${name}`, { role: "columnheader", "aria-sort": state },
-        h("button.sorter", { type: "button", onclick: () => address.change({ sort: next }, { replace: true }) }, name));
+        h("button.sorter", { onclick: () => address.change({ sort: next }, { replace: true }) }, name));
     }));
   }
 
@@ -179,12 +179,15 @@ export class List extends HTMLElement {
     line.setAttribute("id", `row-${place}`);
     line.setAttribute("aria-rowindex", String(place + 2));
     const cells = /** @type {HTMLElement[]} */ ([...line.children]);
-    const group = table.has("group") && table.columns.get("group")?.type === "category" ? table.values("group")[table.codes("group")[row]] : known?.group;
+    const isCategory = table.columns.get("group")?.type === "category";
+    const group = isCategory ? table.values("group")[table.codes("group")[row]] : known?.group;
     cells[0].replaceChildren(known ? inline(known.id ?? `line ${row + 1}`, 60) : "…");
     cells[1].replaceChildren(inline(group ?? "", 40));
-    this.#columns.forEach((name, index) => cells[2 + index].replaceChildren(scoreMark(table.numbers(name)[row], this.#most)));
+    this.#columns.forEach((name, index) =>
+      cells[2 + index].replaceChildren(scoreMark(table.numbers(name)[row], this.#most)));
     const [components, turns, text] = cells.slice(2 + this.#columns.length);
-    components.replaceChildren(...this.#components.map((name) => componentMark(shortName(name), table.numbers(name)[row])));
+    components.replaceChildren(...this.#components.map((name) =>
+      componentMark(shortName(name), table.numbers(name)[row])));
     turns.textContent = table.has("turns") ? String(table.numbers("turns")[row] || "") : "";
     const shown = known?.error ?? known?.text ?? "";
     text.replaceChildren(inline(shown, 160));
@@ -231,7 +234,8 @@ export class List extends HTMLElement {
     const { rows, address } = /** @type {Context} */ (this.#context);
     if (place < 0 || place >= rows.length) return;
     this.#current = place;
-    address.change({ view: address.get("view") === "diff" ? "diff" : "rollout", row: rows[place], group: null, step: null });
+    const view = address.get("view") === "diff" ? "diff" : "rollout";
+    address.change({ view, row: rows[place], group: null, step: null });
   }
 }
 customElements.define("g-list", List);

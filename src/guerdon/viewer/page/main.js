@@ -47,9 +47,9 @@ export class App extends HTMLElement {
   #files = h("div.files");
   #tabs = h("nav.tabs", { "aria-label": "Views" });
   #search = /** @type {HTMLInputElement} */ (h("input", {
-    type: "search", placeholder: "Search ids and messages", "aria-label": "Search ids and messages", "data-key": "search",
+    type: "search", placeholder: "Search ids and messages", "aria-label": "Search ids and messages",
   }));
-  #theme = h("button.theme", { type: "button" });
+  #theme = h("button.theme", {});
   #chips = h("div.chips", { role: "group", "aria-label": "Filters" });
   #main = h("main", { tabindex: "-1" });
   #status = h("div.status", { role: "status" });
@@ -58,12 +58,16 @@ export class App extends HTMLElement {
 
   async connectedCallback() {
     const { showHelp } = listenToKeys(this.#shortcuts());
-    const help = h("button", { type: "button", title: "Keyboard shortcuts (?)", "aria-label": "Keyboard shortcuts", onclick: showHelp }, "?");
+    const title = "Keyboard shortcuts";
+    const help = h("button", { title: `${title} (?)`, "aria-label": title, onclick: showHelp }, "?");
     this.append(
       h("header.bar", {}, h("span.brand", {}, "guerdon"), this.#files, this.#tabs, this.#search, this.#theme, help),
       this.#chips, this.#main, this.#status);
     this.#setTheme(stored("guerdon-theme") ?? "system");
-    this.#theme.addEventListener("click", () => this.#setTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % THEMES.length]));
+    this.#theme.addEventListener("click", () => {
+      const place = THEMES.indexOf(document.documentElement.dataset.theme ?? "system");
+      this.#setTheme(THEMES[(place + 1) % THEMES.length]);
+    });
     let delay = 0;
     this.#search.addEventListener("input", () => {
       clearTimeout(delay);
@@ -148,7 +152,8 @@ export class App extends HTMLElement {
     const views = (VIEWS[info.kind] ?? VIEWS.rows).filter((name) => name !== "diff" || others || info.kind === "diff");
     const current = this.#view;
     replaceContent(this.#tabs, ...views.map((name) => h("a", {
-      href: this.#address.link({ view: name, step: null }), "aria-current": name === current ? "page" : null, "data-key": `tab ${name}`,
+      href: this.#address.link({ view: name, step: null }), "data-key": `tab ${name}`,
+      "aria-current": name === current ? "page" : null,
     }, name[0].toUpperCase() + name.slice(1))));
     const text = this.#address.get("q");
     if (document.activeElement !== this.#search) this.#search.value = text;
@@ -159,18 +164,20 @@ export class App extends HTMLElement {
   #showChips(table, { rows, isCut }) {
     const { filters } = this.#address;
     const chip = (/** @type {string} */ text, /** @type {string} */ parameter) => h("button.chip", {
-      type: "button", "data-key": `chip ${parameter}`, title: "Remove this filter",
+      "data-key": `chip ${parameter}`, title: "Remove this filter",
       onclick: () => this.#address.change({ [parameter]: null }),
     }, inline(text, 80), h("span", { "aria-hidden": "true" }, " ×"));
     const text = this.#address.get("q");
     const chips = [...filters].map(([name, values]) => chip(inWords(name, values), filterKey(name)));
     if (text) chips.push(chip(`text: ${text}`, "q"));
-    const all = () => this.#address.change(Object.fromEntries([...filters.keys(), ""].map((name) => [name ? filterKey(name) : "q", null])));
+    const parameters = ["q", ...[...filters.keys()].map(filterKey)];
+    const clear = () => this.#address.change(Object.fromEntries(parameters.map((name) => [name, null])));
+    const size = `${count(table.rows)} rows`;
     const { note = "" } = table.info;
     this.#chips.hidden = !["rows", "diff"].includes(table.info.kind);
     replaceContent(this.#chips,
-      h("span.amount", {}, rows.length === table.rows ? `${count(table.rows)} rows` : `${count(rows.length)} of ${count(table.rows)} rows`),
-      ...chips, chips.length > 1 && h("button.link", { type: "button", "data-key": "clear", onclick: all }, "clear all"),
+      h("span.amount", {}, rows.length === table.rows ? size : `${count(rows.length)} of ${size}`),
+      ...chips, chips.length > 1 && h("button.link", { "data-key": "clear", onclick: clear }, "clear all"),
       isCut && h("span.muted", {}, "the search took too long and is incomplete"),
       note && h("span.muted", {}, inline(note, 300)));
   }

@@ -1,7 +1,7 @@
 /** The overview of a file: distributions, means, correlations; all of it filters the rows below. */
 
 import { filterKey } from "./address.js";
-import { choice, h, replaceContent, useArrowKeys } from "./dom.js";
+import { card, choice, empty, h, replaceContent, useArrowKeys } from "./dom.js";
 import { NONE, shortName, toggled } from "./filters.js";
 import { histogram, plot, scatter, signedColor } from "./plots.js";
 import { correlation, countCodes, meanOf, meansBy } from "./table.js";
@@ -21,9 +21,7 @@ class Card {
   constructor(name, title, about = "") {
     this.controls = h("div.controls");
     this.body = h("div.body");
-    const heading = h("h2", {}, title);
-    this.element = h(`section.card.${name}`, { "aria-label": title },
-      h("header", {}, heading, this.controls), about && h("p.about", {}, about), this.body);
+    this.element = card(name, title, this.controls, about && h("p.about", {}, about), this.body);
   }
 }
 
@@ -168,12 +166,14 @@ export class Overview extends HTMLElement {
     const ends = means.flatMap((each) => [each.mean, each.low, each.high]).filter(Number.isFinite);
     const [low, high] = [Math.min(0, ...ends), Math.max(1, ...ends)];
     const at = (/** @type {number} */ value) => `${((100 * (value - low)) / (high - low)).toFixed(2)}%`;
+    const between = (/** @type {number} */ from, /** @type {number} */ to) =>
+      ({ left: at(from), right: `calc(100% - ${at(to)})` });
     const lines = means.map((each) => {
       const bar = h("span.range", { "aria-hidden": "true" });
       if (each.count) {
         bar.append(
-          h("i.base", { style: { left: at(Math.min(0, each.mean)), right: `calc(100% - ${at(Math.max(0, each.mean))})` } }),
-          h("i.spread", { style: { left: at(each.low), right: `calc(100% - ${at(each.high)})` } }),
+          h("i.base", { style: between(Math.min(0, each.mean), Math.max(0, each.mean)) }),
+          h("i.spread", { style: between(each.low, each.high) }),
           h("i.point", { style: { left: at(each.mean) } }),
         );
       }
@@ -182,7 +182,7 @@ export class Overview extends HTMLElement {
       const open = () => address.change({ column: each.name }, { replace: true });
       return h("tr", {},
         h("th", { scope: "row" },
-          h("button.link", { type: "button", title: `Show the distribution of ${path}`, "data-key": each.name,
+          h("button.link", { title: `Show the distribution of ${path}`, "data-key": each.name,
             "aria-pressed": isOpen, onclick: open }, inline(path))),
         h("td.number", {}, number(each.mean)),
         h("td", {}, bar),
@@ -193,7 +193,7 @@ export class Overview extends HTMLElement {
       h(place % 2 ? "th.number" : "th", { scope: "col" }, title || h("span.hidden", {}, "interval")));
     replaceContent(this.#cards.components.body, lines.length
       ? h("table.means", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...lines))
-      : h("p.empty", {}, "The rows have no components."));
+      : empty("The rows have no components."));
   }
 
   /** @param {Context} context */
@@ -209,7 +209,7 @@ export class Overview extends HTMLElement {
       const most = Math.max(...places.map((place) => whole[place]));
       const lines = places.slice(0, MAX_CATEGORY).map((place) =>
         h("li", {}, h(`button.meter.${name}`, {
-          type: "button", "data-key": `${name} ${values[place]}`,
+          "data-key": `${name} ${values[place]}`,
           "aria-pressed": (address.filters.get(name) ?? []).includes(`=${values[place]}`),
           onclick: (/** @type {MouseEvent} */ event) => this.#filter(name, `=${values[place]}`, event.shiftKey),
         },
@@ -220,7 +220,7 @@ export class Overview extends HTMLElement {
     });
     const shown = blocks.filter((each) => each !== null);
     replaceContent(this.#cards.stopped.body,
-      ...(shown.length ? shown : [h("p.empty", {}, "Nothing was stopped and nothing failed.")]));
+      ...(shown.length ? shown : [empty("Nothing was stopped and nothing failed.")]));
   }
 
   /** @param {Context} context @param {string} by */
@@ -228,7 +228,7 @@ export class Overview extends HTMLElement {
     const names = table.named("category");
     if (names.length) this.#choose("parts", "Column of the table", names, by, "by");
     if (!names.includes(by)) {
-      replaceContent(this.#cards.parts.body, h("p.empty", {}, "There is no column to break down by."));
+      replaceContent(this.#cards.parts.body, empty("There is no column to break down by."));
       return;
     }
     const values = table.values(by);
@@ -247,22 +247,24 @@ export class Overview extends HTMLElement {
     const lines = parts.slice(0, MAX_PARTS).map((part) =>
       h("tr", {},
         h("th", { scope: "row" }, h("button.link", {
-          type: "button", "data-key": `part ${part.value}`,
+          "data-key": `part ${part.value}`,
           "aria-pressed": (address.filters.get(by) ?? []).includes(`=${part.value}`),
           onclick: (/** @type {MouseEvent} */ event) => this.#filter(by, `=${part.value}`, event.shiftKey),
         }, inline(part.value, 80))),
         h("td.number", {}, count(part.rows)),
         h("td.number", {}, number(part.mean), h("small", {}, part.count > 1 ? ` ± ${number(part.half)}` : "")),
         h("td.number", {}, count(part.zeros)),
-        h("td.number", {}, h(part.rows > part.count ? "span.is-failed" : "span.muted", {}, count(part.rows - part.count))),
+        h("td.number", {},
+          h(part.rows > part.count ? "span.is-failed" : "span.muted", {}, count(part.rows - part.count))),
       ));
     const sorter = (/** @type {string} */ title, /** @type {boolean} */ byRows) =>
       h("th.number", { scope: "col", "aria-sort": this.#byRows === byRows ? "descending" : "none" },
-        h("button.sorter", { type: "button", "data-key": `sort ${title}`, onclick: order(byRows) }, title));
+        h("button.sorter", { "data-key": `sort ${title}`, onclick: order(byRows) }, title));
     replaceContent(this.#cards.parts.body,
       h("table.parts", {},
         h("thead", {}, h("tr", {}, h("th", { scope: "col" }, inline(by)), sorter("rows", true),
-          sorter("mean score", false), ...["scored 0", "failed"].map((title) => h("th.number", { scope: "col" }, title)))),
+          sorter("mean score", false), h("th.number", { scope: "col" }, "scored 0"),
+          h("th.number", { scope: "col" }, "failed"))),
         h("tbody", {}, ...lines)),
       parts.length > MAX_PARTS && h("p.about", {}, `and ${count(parts.length - MAX_PARTS)} more values`));
   }
@@ -278,7 +280,7 @@ export class Overview extends HTMLElement {
       h("tr", {}, h("th", { scope: "row", title: name }, inline(name)),
         ...short.slice(0, -1).map((other, at) => at > index ? h("td") : h("td", {},
           h("button.cell", {
-            type: "button", title: `${name} and ${other}`, "data-key": `r ${name} ${other}`,
+            title: `${name} and ${other}`, "data-key": `r ${name} ${other}`,
             style: { background: signedColor(values[index + 1][at], 1, 50) },
             onclick: () => address.change({ x: names[at], y: names[index + 1] }, { replace: true }),
           }, Number.isNaN(values[index + 1][at]) ? "–" : values[index + 1][at].toFixed(2))))));
@@ -286,7 +288,7 @@ export class Overview extends HTMLElement {
     const body = this.#cards.correlations.body;
     replaceContent(body, names.length > 1
       ? h("table.matrix", {}, h("thead", {}, h("tr", {}, h("td"), ...head)), h("tbody", {}, ...lines))
-      : h("p.empty", {}, "There are no two components to compare."));
+      : empty("There are no two components to compare."));
     useArrowKeys(body, ".cell");
   }
 

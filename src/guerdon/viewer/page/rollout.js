@@ -1,6 +1,6 @@
 /** One rollout: its messages, and beside each turn its numbers and its tree. */
 
-import { h, replaceContent } from "./dom.js";
+import { empty, h, pager, replaceContent } from "./dom.js";
 import { signedColor } from "./plots.js";
 import { messageText } from "./source.js";
 import { treeOf, treeView } from "./tree.js";
@@ -16,7 +16,7 @@ const FOLD_LINES = 14;
 
 /**
  * @typedef {{index: number, reward: number | null, advantage: number | null, return_: number | null,
- *   anchor: number | null, reason: string | null}} StepNumbers
+ *   anchor: number | null, reason: string | null, isFailed: boolean}} StepNumbers
  */
 
 /**
@@ -29,6 +29,7 @@ export function stepsOf(row) {
   const rewards = row.step_rewards ?? [];
   const given = new Map((row.steps ?? []).map((/** @type {Row} */ each) => [each.step_index, each]));
   const turns = assistantTurns(row._rollout?.messages ?? []).length;
+  const [, failed = -1] = /^step (\d+):/.exec(row.is_score_valid ? "" : row.error ?? "") ?? [];
   const size = Math.max(turns, first + rewards.length, ...[...given.keys()].map((index) => index + 1), 0);
   return Array.from({ length: size }, (_, index) => {
     const step = given.get(index) ?? {};
@@ -39,6 +40,7 @@ export function stepsOf(row) {
       return_: step.return_to_go ?? null,
       anchor: step.anchor ?? null,
       reason: step.reason ?? null,
+      isFailed: index === Number(failed) || row.trees?.[index - first]?.status === "failed",
     };
   });
 }
@@ -66,7 +68,7 @@ export class RolloutView extends HTMLElement {
     const at = address.integer("row") ?? rows[0];
     this.#context = context;
     if (at === undefined || at >= table.rows) {
-      replaceContent(this, h("p.empty", {}, "There is no such row."));
+      replaceContent(this, empty("There is no such row."));
       return;
     }
     const key = `${table.info.index} ${at}`;
@@ -84,19 +86,19 @@ export class RolloutView extends HTMLElement {
     const steps = stepsOf(row);
     const place = rows.indexOf(at);
     const messages = row._rollout?.messages ?? [];
-    const go = (/** @type {number} */ step) => () => this.move(step);
-    const columns = Object.fromEntries(Object.entries(row._rollout ?? {}).filter(([name]) => !["messages", "id", "group"].includes(name)));
+    const { messages: _, id: __, group: ___, ...columns } = row._rollout ?? {};
+    const group = address.link({ view: "group", group: asText(row.group), row: null, step: null });
     const title = h("div.title", {},
       h("h1", {}, inline(row.id ?? `line ${at + 1}`, 120)),
       scoreOf(row),
-      row.group !== null && row.group !== undefined && h("a.quiet", { href: address.link({ view: "group", group: asText(row.group), row: null, step: null }) }, "group ", inline(row.group, 60)),
+      (row.group ?? null) !== null && h("a.quiet", { href: group }, "group ", inline(row.group, 60)),
       h("span.spring"),
       h("span.muted", {}, place < 0 ? "not among the filtered rows" : `${count(place + 1)} of ${count(rows.length)}`),
-      h("button", { type: "button", onclick: go(-1), "aria-label": "Previous row", title: "Previous row (k)" }, "←"),
-      h("button", { type: "button", onclick: go(1), "aria-label": "Next row", title: "Next row (j)" }, "→"));
+      pager("row", (step) => this.move(step)));
     const notes = [
       row._too_large && h("p.note", {}, `This row has ${count(row._too_large)} bytes, which is more than is shown.`),
-      row.error && h("p.note.is-failed", {}, h("b", {}, row.is_score_valid ? "handled: " : "failed: "), ...[inline(row.error, 4000)]),
+      row.error && h("p.note.is-failed", {},
+        h("b", {}, row.is_score_valid ? "handled: " : "failed: "), inline(row.error, 4000)),
       row.reason && h("p.note", {}, inline(row.reason, 4000)),
       ...(row.notes ?? []).map((/** @type {string} */ each) => h("p.note", {}, inline(each, 1000))),
     ];
@@ -105,8 +107,11 @@ export class RolloutView extends HTMLElement {
       steps.length > 0 && this.#strip(steps, row),
       h("div.columns", {},
         h("div.conversation", {},
-          messages.length ? messagesView(messages, steps, (index) => this.#select(index)) : h("p.empty", {}, "There is no rollout with this id: only the result row is here. Pass --rollouts to see its messages."),
-          Object.keys(columns).length > 0 && folded("columns of the task", () => code(JSON.stringify(columns, null, 2)))),
+          messages.length
+            ? messagesView(messages, steps, (index) => this.#select(index))
+            : empty("There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
+          Object.keys(columns).length > 0
+            && folded("columns of the task", () => code(JSON.stringify(columns, null, 2)))),
         h("aside.side", { "aria-label": "Rubrics of the step" }, h("div.sticky"))));
   }
 
@@ -116,8 +121,8 @@ export class RolloutView extends HTMLElement {
     const name = hasAdvantage ? "advantage" : "reward";
     const most = Math.max(1e-9, ...steps.map((each) => Math.abs(each[name] ?? 0)));
     const cells = steps.map((step) =>
-      h("button.step", {
-        type: "button", "data-step": step.index, "data-key": `step ${step.index}`,
+      h(step.isFailed ? "button.step.failed" : "button.step", {
+        "data-step": step.index, "data-key": `step ${step.index}`,
         title: `step ${step.index}: ${name} ${signed(step[name])}`,
         "aria-label": `step ${step.index}, ${name} ${signed(step[name])}`,
         onclick: () => this.#select(step.index, true),
@@ -190,18 +195,21 @@ export function barStyle(value, most) {
 export function numbersView(step, most) {
   const lines = [["reward", step.reward], ["return", step.return_], ["advantage", step.advantage]];
   const shown = lines.filter(([name, value]) => value !== null || name === "reward");
-  return h("dl.numbers", {}, ...shown.map(([name, value]) => numberLine(String(name), /** @type {number | null} */ (value), most)));
+  return h("dl.numbers", {}, ...shown.map(([name, value]) =>
+    numberLine(String(name), /** @type {number | null} */ (value), most, step.isFailed)));
 }
 
-/** @param {string} name @param {number | null} value @param {number} most */
-function numberLine(name, value, most) {
+/** @param {string} name @param {number | null} value @param {number} most @param {boolean} isFailed */
+function numberLine(name, value, most, isFailed) {
   const half = value === null ? 0 : (50 * Math.abs(value)) / most;
   const bar = h("i", { style: {
     left: `${(value ?? 0) < 0 ? 50 - half : 50}%`, width: `${half}%`, background: signedColor(value, most),
   } });
+  const none = isFailed ? h("span.tag.failed", {}, "failed") : h("span.muted", {}, "none");
+  const text = name === "advantage" ? signed(value) : number(value);
+  const shown = value === null ? none : h(value === 0 ? "b.zero" : "b", {}, text);
   return h("div", {}, h("dt", {}, name),
-    h("dd", {}, h("span.gauge", { "aria-hidden": "true" }, bar),
-      value === null ? h("span.muted", {}, "none") : h(value === 0 ? "b.zero" : "b", {}, name === "advantage" ? signed(value) : number(value))));
+    h("dd", {}, h("span.gauge", { "aria-hidden": "true" }, bar), shown));
 }
 
 // Messages -----------------------------------------------------------------------------------------
@@ -215,14 +223,15 @@ function numberLine(name, value, most) {
  */
 export function messagesView(messages, steps, select) {
   const most = greatest(steps);
-  const names = new Map(messages.flatMap((each) => each.tool_calls ?? []).map((call) => [call?.id, call?.function?.name]));
+  const calls = messages.flatMap((each) => each.tool_calls ?? []);
+  const names = new Map(calls.map((call) => [call?.id, call?.function?.name]));
   let turn = 0;
   const lines = messages.map((message) => {
     const isTurn = message.role === "assistant";
     const step = isTurn ? steps[turn++] : undefined;
     const children = [messageView(message, names.get(message.tool_call_id)), step &&
       h("button.beside", {
-        type: "button", "data-step": step.index, "data-key": `turn ${step.index}`,
+        "data-step": step.index, "data-key": `turn ${step.index}`,
         title: "Show the rubrics of this step", onclick: () => select(step.index),
       }, h("span.step-name", {}, `step ${step.index}`), numbersView(step, most))];
     return h(isTurn ? "li.turn" : "li", { "data-step": step ? step.index : null }, ...children);
@@ -249,7 +258,8 @@ export function messageView(message, toolName) {
 
 /** @param {Row} message @param {string} role @returns {Child[]} */
 function contentView(message, role) {
-  const images = Array.isArray(message.content) ? message.content.filter((part) => part?.type !== "text").map(partView) : [];
+  const parts = Array.isArray(message.content) ? message.content : [];
+  const images = parts.filter((part) => part?.type !== "text").map(partView);
   const text = messageText(message);
   if (!text) return images;
   const shown = laidOut(text) ?? text;
@@ -274,7 +284,22 @@ function partView(part) {
 function callView(call) {
   const { name = "(no name)", arguments: given = "" } = call?.function ?? {};
   const text = typeof given === "string" ? given : JSON.stringify(given);
-  const shown = laidOut(text) ?? text;
-  const title = [h("span.call-name", {}, inline(name, 80)), h("span.muted", {}, "(", inline(text.replace(/^\{|\}$/g, ""), 120), ")")];
-  return h("div.call", {}, folded(title, () => code(shown), shown.length < 400));
+  const title = [
+    h("span.call-name", {}, inline(name, 80)),
+    h("span.muted", {}, "(", inline(text.replace(/^\{|\}$/g, ""), 120), ")"),
+  ];
+  return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), text.length < 400));
+}
+
+/** @param {string} text The arguments, mostly JSON. @returns {HTMLElement[]} Text of several lines as it is. */
+function argumentsView(text) {
+  const shown = laidOut(text);
+  if (shown === null) return [code(text)];
+  const long = Object.entries(JSON.parse(shown)).filter(([, value]) => String(value).includes("\n"));
+  if (!long.length) return [code(shown)];
+  const others = Object.entries(JSON.parse(shown)).filter(([, value]) => !String(value).includes("\n"));
+  return [
+    ...(others.length ? [code(JSON.stringify(Object.fromEntries(others), null, 2))] : []),
+    ...long.flatMap(([name, value]) => [h("p.about", {}, inline(name, 80)), code(asText(value))]),
+  ];
 }

@@ -154,15 +154,13 @@ export class EmbeddedSource {
 
   /** @param {number} file @param {string} text */
   async search(file, text) {
-    const wanted = text.toLowerCase();
+    const wanted = JSON.stringify(text.toLowerCase()).slice(1, -1);
     /** @type {number[]} */
     const found = [];
     this.#rows(file).forEach((row, place) => {
       const { messages = [] } = row._rollout ?? {};
       const parts = [row.id, row.error, row.reason, row.steps, messages.map(messageText)];
-      if (parts.some((each) => JSON.stringify(each ?? "").toLowerCase().includes(JSON.stringify(wanted).slice(1, -1)))) {
-        found.push(place);
-      }
+      if (JSON.stringify(parts).toLowerCase().includes(wanted)) found.push(place);
     });
     return { rows: Int32Array.from(found), isCut: false };
   }

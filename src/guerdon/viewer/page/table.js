@@ -286,7 +286,7 @@ export function roundStep(least) {
   return power * (/** @type {number} */ ([1, 2, 5, 10].find((each) => each * power >= least * 0.999)));
 }
 
-/** @param {number} place @param {number} width @returns {number} Their product without noise: 0.3, not 0.30000000000000004. */
+/** @param {number} place @param {number} width @returns {number} Their product, such as 0.3 for 3 × 0.1. */
 export function multiple(place, width) {
   return Number((place * width).toPrecision(12));
 }

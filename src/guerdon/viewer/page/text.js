@@ -109,7 +109,7 @@ export function prose(text) {
   if (json !== null) return code(json);
   if (text.length <= FOLD_AT) return h("div.prose", { dir: "auto" }, ...fenced(text));
   const whole = () => box.replaceChildren(.../** @type {Node[]} */ (fenced(text)));
-  const more = h("button.more", { type: "button", onclick: whole }, `Show all ${count(text.length)} characters`);
+  const more = h("button.more", { onclick: whole }, `Show all ${count(text.length)} characters`);
   const box = h("div.prose", { dir: "auto" }, ...fenced(text.slice(0, FOLD_AT)), more);
   return box;
 }
@@ -134,13 +134,17 @@ function fenced(text) {
   });
 }
 
+const KEYWORDS =
+  "and|as|async|await|break|case|class|const|continue|def|del|elif|else|except|export|false|False|finally|fn|for|" +
+  "from|function|if|import|in|is|lambda|let|match|new|None|not|null|or|pass|raise|return|self|struct|true|True|" +
+  "try|var|while|with|yield";
 const TOKENS = new RegExp(
   [
-    /(?<comment>#[^\n]*|\/\/[^\n]*|\/\*[\s\S]*?\*\/)/,
-    /(?<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')/,
-    /(?<number>\b\d[\w.]*)/,
-    /(?<keyword>\b(?:and|as|async|await|break|case|class|const|continue|def|del|elif|else|except|export|false|False|finally|fn|for|from|function|if|import|in|is|lambda|let|match|new|None|not|null|or|pass|raise|return|self|struct|true|True|try|var|while|with|yield)\b)/,
-  ].map((each) => each.source).join("|"),
+    /(?<comment>#[^\n]*|\/\/[^\n]*|\/\*[\s\S]*?\*\/)/.source,
+    /(?<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')/.source,
+    /(?<number>\b\d[\w.]*)/.source,
+    `(?<keyword>\\b(?:${KEYWORDS})\\b)`,
+  ].join("|"),
   "g",
 );
 

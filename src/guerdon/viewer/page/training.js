@@ -1,6 +1,6 @@
 /** The log of training runs over their steps, and the learning curves of the arena. */
 
-import { choice, h, replaceContent } from "./dom.js";
+import { card, choice, h, replaceContent, scrolled, shorten, tableOf } from "./dom.js";
 import { CURVE_COLORS, DASHES, curves, legend, plot } from "./plots.js";
 import { meanOf } from "./table.js";
 import { brief, count, inline, number } from "./text.js";
@@ -12,6 +12,7 @@ import { brief, count, inline, number } from "./text.js";
 const POINTS = 120; // of a curve; more steps are averaged
 const RUNS = 7; // that can be told apart
 const CHANGES = 200;
+const BANDS = 4; // curves of which the quartiles are drawn
 
 /** The view of one or more logs. */
 export class TrainingView extends HTMLElement {
@@ -49,7 +50,9 @@ export class TrainingView extends HTMLElement {
     replaceContent(this.#head, h("fieldset.runs", {}, h("legend", {}, "runs"), ...logs.map((table) => {
       const place = shown.indexOf(table);
       return h("label", {},
-        h("input", { type: "checkbox", checked: place >= 0, "data-key": `run ${table.info.index}`, onchange: toggle(table) }),
+        h("input", {
+          type: "checkbox", checked: place >= 0, "data-key": `run ${table.info.index}`, onchange: toggle(table),
+        }),
         h("i.swatch", { style: { background: place < 0 ? "transparent" : CURVE_COLORS[place] } }),
         inline(table.info.name, 60),
         h("span.muted", {}, `${count(table.rows)} records${table.info.complete ? "" : ", growing"}`));
@@ -63,39 +66,39 @@ export class TrainingView extends HTMLElement {
       if (!metrics.includes(name)) this.#cards.delete(name);
     }
     for (const name of metrics) {
-      let card = this.#cards.get(name);
-      if (card === undefined) {
+      let curve = this.#cards.get(name);
+      if (curve === undefined) {
         const drawing = plot("low", () => []);
-        const element = h(`section.card${name === "reward" ? ".main" : ""}`, { "aria-label": titleOf(name) },
-          h("header", {}, h("h2", {}, inline(titleOf(name), 60)), h("span.muted.last")), drawing);
-        card = Object.assign(element, { plot: drawing });
-        this.#cards.set(name, card);
+        const kind = name === "reward" ? "main" : "metric";
+        const element = card(kind, shorten(titleOf(name), 60), h("span.muted.last"), drawing);
+        curve = Object.assign(element, { plot: drawing });
+        this.#cards.set(name, curve);
       }
       const drawn = shown.filter((table) => table.has(name)).map((table) => {
         const place = shown.indexOf(table);
         return { ...averaged(table, name), name: table.info.name, color: CURVE_COLORS[place], dash: DASHES[place] };
       });
-      const last = drawn.map((curve) => number(curve.y[curve.y.length - 1])).join(" · ");
-      card.querySelector(".last")?.replaceChildren(last);
-      card.plot.draw = curves(drawn, { label: `${titleOf(name)} over steps`, xLabel: "step", marks });
+      const last = drawn.map(({ y }) => number(y[y.length - 1])).join(" · ");
+      curve.querySelector(".last")?.replaceChildren(last);
+      curve.plot.draw = curves(drawn, { label: `${titleOf(name)} over steps`, xLabel: "step", marks });
     }
     const cards = metrics.map((name) => this.#cards.get(name));
-    if (cards.some((card, place) => this.#grid.children[place] !== card) || cards.length !== this.#grid.childElementCount) {
+    const { children } = this.#grid;
+    if (cards.length !== children.length || cards.some((each, place) => children[place] !== each)) {
       this.#grid.replaceChildren(.../** @type {Node[]} */ (cards));
     }
-    for (const card of cards) card?.plot.redraw();
+    for (const each of cards) each?.plot.redraw();
   }
 
   /** @param {Change[]} changes @param {boolean} areSeveral */
   #showChanges(changes, areSeveral) {
     if (!changes.length) return this.#changes.replaceChildren();
     const lines = changes.map(({ step, run, text, who }) => h("tr", {},
-      h("td.number", {}, count(step)), areSeveral && h("td", {}, inline(run, 40)),
+      h("td", {}, count(step)), areSeveral && h("td", {}, inline(run, 40)),
       h("td", {}, inline(text, 200)), h("td", {}, inline(who ?? "", 60))));
     const titles = ["step", ...(areSeveral ? ["run"] : []), "change", "by"];
-    this.#changes.replaceChildren(h("section.card", { "aria-label": "Changes of the configuration" },
-      h("header", {}, h("h2", {}, "Changes of the configuration")),
-      h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((each) => h(each === "step" ? "th.number" : "th", { scope: "col" }, each)))), h("tbody", {}, ...lines))));
+    const table = tableOf("changes", titles, titles.length, lines);
+    this.#changes.replaceChildren(card("changed", "Changes of the configuration", null, table));
   }
 }
 customElements.define("g-training", TrainingView);
@@ -187,30 +190,45 @@ export class ArenaView extends HTMLElement {
     const valid = rows.filter((row) => row.curve);
     valid.sort((a, b) => median(b.area) - median(a.area));
     const hidden = new Set(address.parameters.getAll("without"));
-    const drawn = valid.map((row, place) => ({
-      name: row.method, color: CURVE_COLORS[place % CURVE_COLORS.length], dash: DASHES[(place + Math.floor(place / CURVE_COLORS.length)) % DASHES.length],
-      x: row.curve.map((/** @type {number[]} */ each) => each[0]), y: row.curve.map((/** @type {number[]} */ each) => each[2]),
-      ...(valid.length - hidden.size <= 4 ? { low: row.curve.map((/** @type {number[]} */ each) => each[1]), high: row.curve.map((/** @type {number[]} */ each) => each[3]) } : {}),
-    }));
-    const toggle = (/** @type {string} */ name) => () => address.change(
-      { without: hidden.has(name) ? [...hidden].filter((each) => each !== name) : [...hidden, name] }, { replace: true });
-    const drawing = plot("tall", curves(drawn.filter((each) => !hidden.has(each.name)), { label: `Learning curves in ${world}`, xLabel: "update", within: [-0.05, 1.05] }));
-    const lines = valid.map((row, place) => h("tr", {},
-      h("th", { scope: "row" }, h("button.link", { type: "button", "aria-pressed": !hidden.has(row.method), "data-key": `method ${row.method}`, onclick: toggle(row.method) }, legend([{ ...drawn[place] }]))),
-      ...[row.learning_rate, median(row.updates), median(row.area), median(row.final)].map((value) => h("td.number", {}, brief(value))),
-      h("td.number", {}, `${Math.round(100 * row.coverage)} %`)));
-    const failed = rows.filter((row) => row.error).map((row) => h("p.note.is-failed", {}, h("b", {}, inline(row.method)), ": ", inline(row.error, 500)));
+    const hasBands = valid.length - hidden.size <= BANDS;
+    const drawn = valid.map((row, place) => learningCurve(row, place, hasBands));
+    const toggle = (/** @type {string} */ name) => () => {
+      const others = [...hidden].filter((each) => each !== name);
+      address.change({ without: hidden.has(name) ? others : [...hidden, name] }, { replace: true });
+    };
+    const shown = drawn.filter((each) => !hidden.has(each.name));
+    const label = `Learning curves in ${world}`;
+    const drawing = plot("tall", curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
+    const lines = valid.map((row, place) => {
+      const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)];
+      const name = h("button.link", {
+        "aria-pressed": !hidden.has(row.method), "data-key": `method ${row.method}`, onclick: toggle(row.method),
+      }, legend([drawn[place]]));
+      return h("tr", {}, h("th", { scope: "row" }, name), ...numbers.map((value) => h("td.number", {}, brief(value))),
+        h("td.number", {}, `${Math.round(100 * row.coverage)} %`));
+    });
+    const failed = rows.filter((row) => row.error).map((row) =>
+      h("p.note.is-failed", {}, h("b", {}, inline(row.method)), ": ", inline(row.error, 500)));
     const titles = ["method", "rate", "updates to target", "area", "at the end", "steps with credit"];
+    const open = (/** @type {string} */ name) => address.change({ world: name }, { replace: true });
     replaceContent(this,
-      h("div.title", {}, h("h1", {}, "Credit arena"), choice("World", worlds, world, (name) => address.change({ world: name }, { replace: true }))),
+      h("div.title", {}, h("h1", {}, "Credit arena"), choice("World", worlds, world, open)),
       h("div.arena", {},
-        h("section.card.main", { "aria-label": "Learning curves" }, h("header", {}, h("h2", {}, "Normalized return"), h("span.muted", {}, "median over seeds; 1 is the optimum")), drawing),
-        h("section.card", { "aria-label": "Methods" }, h("header", {}, h("h2", {}, "Methods"), h("span.muted", {}, "medians; click to hide")),
-          h("div.wide", { tabindex: "0", role: "region", "aria-label": "Methods" }, h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((each, place) => h(place ? "th.number" : "th", { scope: "col" }, each)))), h("tbody", {}, ...lines))))),
+        card("main", "Normalized return", h("span.muted", {}, "median over seeds; 1 is the optimum"), drawing),
+        card("methods", "Methods", h("span.muted", {}, "medians; click to hide"),
+          scrolled("wide", "Methods", tableOf("results", titles, 1, lines)))),
       ...failed);
   }
 }
 customElements.define("g-arena", ArenaView);
+
+/** @param {import("./source.js").Row} row @param {number} place @param {boolean} hasBand @returns {Curve} */
+function learningCurve({ method, curve }, place, hasBand) {
+  const [x, low, y, high] = [0, 1, 2, 3].map((column) => curve.map((/** @type {number[]} */ each) => each[column]));
+  const size = CURVE_COLORS.length;
+  const dash = DASHES[(place + Math.floor(place / size)) % DASHES.length];
+  return { name: method, color: CURVE_COLORS[place % size], dash, x, y, ...(hasBand ? { low, high } : {}) };
+}
 
 /** @param {(number | null)[]} values @returns {number} NaN if half of them are missing. */
 function median(values) {

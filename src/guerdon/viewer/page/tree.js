@@ -60,7 +60,9 @@ function nodeView(node, most, above) {
   const status = node.status ?? (typeof node.value === "number" ? "scored" : "unknown");
   const details = [
     node.reason && h("p.reason", {}, ...(status === "skipped" ? ["stopped: "] : []), inline(node.reason, 2000)),
-    node.error && h("p.error", { role: "note" }, inline(node.error, 2000)),
+    // The parents of a rubric that failed have the same error.
+    node.error && !node.children?.some((each) => each.error === node.error)
+      && h("p.error", { role: "note" }, inline(node.error, 2000)),
     node.prompt && folded("the judge's prompt", () => prose(node.prompt ?? "")),
     node.answer && folded("the judge's answer", () => prose(node.answer ?? "")),
   ];
@@ -68,7 +70,8 @@ function nodeView(node, most, above) {
   return h(`li.${status}`, {},
     h("div.node", {},
       h("span.name", {}, inline(node.name || "reward", 80)),
-      typeof node.weight === "number" && h("span.weight", { title: "weight" }, `× ${Number(node.weight.toPrecision(4))}`),
+      typeof node.weight === "number"
+        && h("span.weight", { title: "weight" }, `× ${Number(node.weight.toPrecision(4))}`),
       node.seconds ? h("span.seconds", { title: "duration" }, duration(node.seconds)) : null,
       valueMark(node, status, most)),
     ...details,
