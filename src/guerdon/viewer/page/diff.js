@@ -2,7 +2,7 @@
 
 import { card, choice, empty, h, replaceContent, tableOf } from "./dom.js";
 import { filterKey } from "./address.js";
-import { histogram, plot, scatter } from "./plots.js";
+import { barsOf, histogram, plot, scatter } from "./plots.js";
 import { messagesView, scoreOf, stepsOf } from "./rollout.js";
 import { Binned, extent, meanOf } from "./table.js";
 import { brief, count, folded, inline, number, signed } from "./text.js";
@@ -107,16 +107,10 @@ export class DiffView extends HTMLElement {
   #draw({ before, after, difference }, rows) {
     const { table, address } = /** @type {Context} */ (this.#context);
     const binned = new Binned(difference);
-    const { bins, whole } = binned;
-    const counts = binned.count(rows);
     const hasColumn = table.has("difference");
     const chosen = address.filters.get("difference") ?? [];
-    const bars = bins.map((bin, place) => ({
-      label: brief(bin.low), title: `difference ${bin.low === bin.high ? bin.low : `in ${bin.text}`}`, text: bin.text,
-      count: counts[place], total: whole[place], isChosen: chosen.includes(bin.text),
-      kind: /** @type {"zero" | "bar"} */ (bin.low === 0 && bin.high === 0 ? "zero" : "bar"),
-    }));
-    const isScale = bins.some((bin) => bin.low !== bin.high);
+    const bars = barsOf(binned, rows, "difference", chosen);
+    const isScale = binned.bins.some((bin) => bin.low !== bin.high);
     const choose = (/** @type {string} */ text) => {
       if (hasColumn) address.change({ [filterKey("difference")]: chosen.includes(text) ? null : [text] });
     };

@@ -15,11 +15,8 @@ const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 export function h(name, properties = {}, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
-  if (classes.length) element.className = classes.join(" ");
   if (tag === "button") element.setAttribute("type", "button");
-  setProperties(element, properties);
-  element.append(...present(children));
-  return element;
+  return filled(element, classes, properties, children);
 }
 
 /**
@@ -31,23 +28,28 @@ export function h(name, properties = {}, ...children) {
  */
 export function svg(name, properties = {}, ...children) {
   const [tag, ...classes] = name.split(".");
-  const element = document.createElementNS(SVG_NAMESPACE, tag);
-  if (classes.length) element.setAttribute("class", classes.join(" "));
-  setProperties(element, properties);
-  element.append(...present(children));
-  return element;
+  return filled(document.createElementNS(SVG_NAMESPACE, tag), classes, properties, children);
 }
 
-/** @param {Element} element @param {Record<string, any>} properties */
-function setProperties(element, properties) {
+/**
+ * @template {Element} Created
+ * @param {Created} element
+ * @param {string[]} classes
+ * @param {Record<string, any>} properties
+ * @param {Child[]} children
+ */
+function filled(element, classes, properties, children) {
+  if (classes.length) element.setAttribute("class", classes.join(" "));
   for (const [key, value] of Object.entries(properties)) {
     if (value === null || value === undefined) continue;
     if (key.startsWith("aria-")) element.setAttribute(key, String(value));
     else if (value === false) continue;
     else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (key === "style") Object.assign(/** @type {HTMLElement} */ (element).style, value);
+    else if (key === "style") Object.assign(/** @type {any} */ (element).style, value);
     else element.setAttribute(key, value === true ? "" : String(value));
   }
+  element.append(...present(children));
+  return element;
 }
 
 /** @param {Child[]} children @returns {(Node | string)[]} */
@@ -128,7 +130,7 @@ export function scrolled(name, label, ...content) {
 
 /** @param {string} text Why there is nothing here. @returns {HTMLElement} */
 export function empty(text) {
-  return empty(text);
+  return h("p.empty", {}, text);
 }
 
 /**

@@ -28,7 +28,7 @@ export class GroupView extends HTMLElement {
     const { table, address } = context;
     this.#context = context;
     if (table.columns.get("group")?.type !== "category") {
-      replaceContent(this, empty("The rows of this file have no groups."));
+      replaceContent(this, empty("The rows of this file have no groups, or too many to list them."));
       return;
     }
     await table.load(["group", "score"]);

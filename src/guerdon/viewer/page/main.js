@@ -63,7 +63,7 @@ export class App extends HTMLElement {
     this.append(
       h("header.bar", {}, h("span.brand", {}, "guerdon"), this.#files, this.#tabs, this.#search, this.#theme, help),
       this.#chips, this.#main, this.#status);
-    this.#setTheme(stored("guerdon-theme") ?? "system");
+    this.#setTheme(storedTheme() ?? "system");
     this.#theme.addEventListener("click", () => {
       const place = THEMES.indexOf(document.documentElement.dataset.theme ?? "system");
       this.#setTheme(THEMES[(place + 1) % THEMES.length]);
@@ -218,7 +218,7 @@ export class App extends HTMLElement {
     this.#theme.replaceChildren(sign ?? "");
     this.#theme.setAttribute("aria-label", `Theme: ${known}`);
     this.#theme.setAttribute("title", `Theme: ${known}`);
-    store("guerdon-theme", known);
+    storedTheme(known);
     document.dispatchEvent(new Event("theme"));
   }
 
@@ -257,20 +257,16 @@ export class App extends HTMLElement {
 }
 customElements.define("g-app", App);
 
-/** @param {string} name @returns {string | null} */
-function stored(name) {
+/**
+ * The theme that was chosen last, in this browser.
+ * @param {string} [chosen] Stored, if it is given.
+ * @returns {string | null}
+ */
+function storedTheme(chosen) {
   try {
-    return localStorage.getItem(name);
+    if (chosen) localStorage.setItem("guerdon-theme", chosen);
+    return localStorage.getItem("guerdon-theme");
   } catch {
-    return null; // a report opened from a file may not store anything
-  }
-}
-
-/** @param {string} name @param {string} value */
-function store(name, value) {
-  try {
-    localStorage.setItem(name, value);
-  } catch {
-    // The theme is then chosen again next time.
+    return null; // a report that was opened from a file may not store anything
   }
 }

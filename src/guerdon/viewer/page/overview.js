@@ -3,9 +3,9 @@
 import { filterKey } from "./address.js";
 import { card, choice, empty, h, replaceContent, useArrowKeys } from "./dom.js";
 import { NONE, shortName, toggled } from "./filters.js";
-import { histogram, plot, scatter, signedColor } from "./plots.js";
+import { barsOf, histogram, plot, scatter, signedColor } from "./plots.js";
 import { correlation, countCodes, meanOf, meansBy } from "./table.js";
-import { brief, count, inline, number } from "./text.js";
+import { count, inline, number } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./dom.js").Child} Child */
@@ -60,11 +60,12 @@ export class Overview extends HTMLElement {
     this.#context = context;
     const names = table.named("number");
     const scoreColumn = table.has("score") ? "score" : names[0];
+    const known = (/** @type {string} */ name) => names.find((each) => each === address.get(name));
     const chosen = {
-      length: known(address.get("column"), names) ?? names.find((name) => name === "turns") ?? names[0],
+      length: known("column") ?? names.find((name) => name === "turns") ?? names[0],
       by: address.get("by") || this.#defaultBy(context),
-      x: known(address.get("x"), names) ?? names.find((name) => name === "turns") ?? names[0],
-      y: known(address.get("y"), names) ?? scoreColumn,
+      x: known("x") ?? names.find((name) => name === "turns") ?? names[0],
+      y: known("y") ?? scoreColumn,
     };
     await table.load([scoreColumn, "status", "stopped_by", "failure", ...Object.values(chosen), ...table.components]);
     if (this.#context !== context || scoreColumn === undefined) return;
@@ -125,26 +126,17 @@ export class Overview extends HTMLElement {
   #showHistogram({ table, rows, address }, which, name) {
     const binned = table.binned(name);
     const { bins, whole } = binned;
-    const part = binned.count(rows);
     const chosen = address.filters.get(name) ?? [];
-    const isScale = bins.some((bin) => bin.low !== bin.high);
-    const bars = bins.map((bin, place) => {
-      const isSingle = bin.low === bin.high;
-      const title = isSingle ? `${shortName(name)} is ${bin.low}` : `${shortName(name)} in ${bin.text}`;
-      return {
-        label: brief(bin.low), title, text: bin.text, isChosen: chosen.includes(bin.text),
-        count: part[place], total: whole[place],
-        kind: /** @type {import("./plots.js").Bar["kind"]} */ (isSingle && bin.low === 0 ? "zero" : "bar"),
-      };
-    });
+    const bars = barsOf(binned, rows, shortName(name), chosen);
     if (whole[bins.length] > 0) {
       const isScore = name === "score";
       bars.push({
         label: isScore ? "failed" : "none", title: isScore ? "failed" : `no ${shortName(name)}`,
-        text: NONE, isChosen: chosen.includes(NONE), count: part[bins.length], total: whole[bins.length],
+        text: NONE, isChosen: chosen.includes(NONE), count: binned.count(rows)[bins.length], total: whole[bins.length],
         kind: isScore ? "failed" : "none",
       });
     }
+    const isScale = bins.some((bin) => bin.low !== bin.high);
     const choose = (/** @type {string} */ text, /** @type {boolean} */ isAdded) =>
       this.#filter(name, text, isAdded);
     this.#plots[which].draw = histogram(bars, { label: `Distribution of ${shortName(name)}`, isScale, choose });
@@ -309,8 +301,3 @@ export class Overview extends HTMLElement {
   }
 }
 customElements.define("g-overview", Overview);
-
-/** @param {string} name @param {string[]} names @returns {string | undefined} */
-function known(name, names) {
-  return names.includes(name) ? name : undefined;
-}

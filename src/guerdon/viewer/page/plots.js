@@ -1,7 +1,7 @@
 /** Plots: histograms, intervals, matrices, scatter plots and curves, in SVG and on canvas. */
 
 import { h, replaceContent, svg, useArrowKeys } from "./dom.js";
-import { multiple, roundStep } from "./table.js";
+import { extent, multiple, roundStep } from "./table.js";
 import { brief, count } from "./text.js";
 
 /** @typedef {(width: number, height: number) => Element[]} Draw */
@@ -111,12 +111,42 @@ export function signedColor(value, greatest, strongest = 100) {
   return `color-mix(in oklab, var(${hue}) ${(share * strongest).toFixed(1)}%, var(--neutral))`;
 }
 
+/**
+ * A bar from the middle of its box: to the right if the number is positive, else to the left.
+ * @param {number | null} value
+ * @param {number} most The number whose bar fills its half.
+ * @returns {HTMLElement}
+ */
+export function gauge(value, most) {
+  const half = (50 * Math.abs(value ?? 0)) / most;
+  const left = (value ?? 0) < 0 ? 50 - half : 50;
+  const style = { left: `${left}%`, width: `${half}%`, background: signedColor(value, most) };
+  return h("span.gauge", { "aria-hidden": "true" }, h("i", { style }));
+}
+
 // Histogram ----------------------------------------------------------------------------------------
 
 /**
  * @typedef {{label: string, title: string, text: string, count: number, total: number,
  *   kind: "bar" | "zero" | "none" | "failed", isChosen: boolean}} Bar `text` is the filter.
  */
+
+/**
+ * The bars of a column's histogram.
+ * @param {import("./table.js").Binned} binned
+ * @param {Int32Array} rows The rows shown.
+ * @param {string} name What the numbers are.
+ * @param {string[]} chosen The filters of the column.
+ * @returns {Bar[]}
+ */
+export function barsOf(binned, rows, name, chosen) {
+  const counts = binned.count(rows);
+  return binned.bins.map(({ low, high, text }, place) => ({
+    label: brief(low), title: low === high ? `${name} is ${low}` : `${name} in ${text}`, text,
+    count: counts[place], total: binned.whole[place], isChosen: chosen.includes(text),
+    kind: low === 0 && high === 0 ? "zero" : "bar",
+  }));
+}
 
 /**
  * A histogram whose bars are buttons: the rows shown in front of all rows.
@@ -405,14 +435,8 @@ function curveOf({ name, color, dash, x: xs, y: ys, low, high }, x, y) {
 
 /** @param {ArrayLike<number>[]} lists @returns {[number, number]} */
 function extentOf(lists) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const values of lists) {
-    for (let place = 0; place < values.length; place++) {
-      if (values[place] < low) low = values[place];
-      if (values[place] > high) high = values[place];
-    }
-  }
-  return [low, high];
+  const ends = lists.map((values) => extent(Float64Array.from(values))).filter(([low]) => low === low);
+  return [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
 }
 
 /** @param {Curve[]} drawn @returns {HTMLElement} The names of curves beside their lines. */

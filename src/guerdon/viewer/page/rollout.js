@@ -1,7 +1,7 @@
 /** One rollout: its messages, and beside each turn its numbers and its tree. */
 
 import { empty, h, pager, replaceContent } from "./dom.js";
-import { signedColor } from "./plots.js";
+import { gauge, signedColor } from "./plots.js";
 import { messageText } from "./source.js";
 import { treeOf, treeView } from "./tree.js";
 import { asText, code, count, folded, inline, laidOut, number, prose, signed } from "./text.js";
@@ -100,6 +100,7 @@ export class RolloutView extends HTMLElement {
       row.error && h("p.note.is-failed", {},
         h("b", {}, row.is_score_valid ? "handled: " : "failed: "), inline(row.error, 4000)),
       row.reason && h("p.note", {}, inline(row.reason, 4000)),
+      row._unreadable && code(row._unreadable),
       ...(row.notes ?? []).map((/** @type {string} */ each) => h("p.note", {}, inline(each, 1000))),
     ];
     replaceContent(this,
@@ -201,15 +202,11 @@ export function numbersView(step, most) {
 
 /** @param {string} name @param {number | null} value @param {number} most @param {boolean} isFailed */
 function numberLine(name, value, most, isFailed) {
-  const half = value === null ? 0 : (50 * Math.abs(value)) / most;
-  const bar = h("i", { style: {
-    left: `${(value ?? 0) < 0 ? 50 - half : 50}%`, width: `${half}%`, background: signedColor(value, most),
-  } });
   const none = isFailed ? h("span.tag.failed", {}, "failed") : h("span.muted", {}, "none");
   const text = name === "advantage" ? signed(value) : number(value);
   const shown = value === null ? none : h(value === 0 ? "b.zero" : "b", {}, text);
   return h("div", {}, h("dt", {}, name),
-    h("dd", {}, h("span.gauge", { "aria-hidden": "true" }, bar), shown));
+    h("dd", {}, gauge(value, most), shown));
 }
 
 // Messages -----------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ export class HttpSource {
     const response = await fetch(`api/${path}?${search}`, { signal: AbortSignal.timeout(60_000) });
     if (response.ok) return response;
     const answer = await response.json().catch(() => ({}));
-    throw new Error(answer.error ?? `the server answered ${response.status}`);
+    throw new Error(answer.error ?? answer.detail ?? `the server answered ${response.status}`);
   }
 
   async files() {
@@ -74,10 +74,16 @@ export class HttpSource {
     return arraysOf(header, buffer, start);
   }
 
-  /** @param {number} file @param {number[]} at @param {boolean} [brief] */
+  /** @param {number} file @param {number[]} at @param {boolean} [brief] @returns {Promise<Row[]>} */
   async rows(file, at, brief = false) {
     const query = { file, at: at.join(","), ...(brief ? { brief: 1 } : {}) };
-    return (await (await this.#get("rows", query)).json()).rows;
+    const { rows } = await (await this.#get("rows", query)).json();
+    if (at.length === 1) return rows;
+    // An answer has at most 8 MB; what was left out is small enough alone.
+    for (const [place, row] of rows.entries()) {
+      if (row._too_large) [rows[place]] = await this.rows(file, [at[place]], brief);
+    }
+    return rows;
   }
 
   /** @param {number} file @param {string} text */

@@ -298,22 +298,17 @@ export class Binned {
     this.bins = binsOf(numbers);
     const none = this.bins.length;
     this.places = Uint8Array.from(numbers, (value) => (value === value ? placeIn(this.bins, value) : none));
-    this.whole = countPlaces(this.places, none + 1);
+    /** How many rows each bin has; the last entry is of no number. */
+    this.whole = new Int32Array(none + 1);
+    for (const place of this.places) this.whole[place]++;
   }
 
-  /** @param {Int32Array} rows @returns {Int32Array} Of each bin; the last entry is of no number. */
+  /** @param {Int32Array} rows @returns {Int32Array} As `whole`, of these rows. */
   count(rows) {
     const counts = new Int32Array(this.whole.length);
     for (const row of rows) counts[this.places[row]]++;
     return counts;
   }
-}
-
-/** @param {Uint8Array} places @param {number} size */
-function countPlaces(places, size) {
-  const counts = new Int32Array(size);
-  for (const place of places) counts[place]++;
-  return counts;
 }
 
 /** @param {Bin[]} bins @param {number} value */

@@ -97,7 +97,7 @@ export class TrainingView extends HTMLElement {
       h("td", {}, count(step)), areSeveral && h("td", {}, inline(run, 40)),
       h("td", {}, inline(text, 200)), h("td", {}, inline(who ?? "", 60))));
     const titles = ["step", ...(areSeveral ? ["run"] : []), "change", "by"];
-    const table = tableOf("changes", titles, titles.length, lines);
+    const table = tableOf("updates", titles, titles.length, lines);
     this.#changes.replaceChildren(card("changed", "Changes of the configuration", null, table));
   }
 }

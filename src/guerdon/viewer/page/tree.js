@@ -1,7 +1,7 @@
 /** The tree of rubrics of one step, as `rubric.score` returns it. */
 
 import { h } from "./dom.js";
-import { signedColor } from "./plots.js";
+import { gauge } from "./plots.js";
 import { duration, folded, inline, number, prose } from "./text.js";
 
 /** @typedef {import("./source.js").Row} Row */
@@ -87,9 +87,5 @@ function valueMark({ value }, status, most) {
   }
   if (status === "skipped") return h("span.value", {}, h("span.tag.skipped", {}, "stopped"));
   if (!hasValue) return h("span.value.muted", {}, "–");
-  const half = (50 * Math.abs(value)) / most;
-  const bar = h("i", { style: {
-    left: `${value < 0 ? 50 - half : 50}%`, width: `${half}%`, background: signedColor(value, most),
-  } });
-  return h(value === 0 ? "span.value.zero" : "span.value", {}, h("span.gauge", {}, bar), h("b", {}, number(value)));
+  return h(value === 0 ? "span.value.zero" : "span.value", {}, gauge(value, most), h("b", {}, number(value)));
 }
