@@ -212,7 +212,7 @@ export class Overview extends HTMLElement {
     });
     const shown = blocks.filter((each) => each !== null);
     replaceContent(this.#cards.stopped.body,
-      ...(shown.length ? shown : [empty("Nothing was stopped and nothing failed.")]));
+      ...(shown.length ? shown : [empty("No row failed. The tree of a step shows what was stopped.")]));
   }
 
   /** @param {Context} context @param {string} by */
