@@ -49,7 +49,7 @@ check: setup  ## Check formatting, lint and types.
 TSC := npx --yes --package typescript@5.9.3 tsc --noEmit --allowJs --checkJs --strict
 page:  ## Check the types of the page of `guerdon view` (needs npm).
 	$(TSC) --target es2023 --module es2022 --moduleResolution bundler \
-		--lib es2024,dom,dom.iterable --types "" src/guerdon/viewer/page/*.js
+		--lib es2024,dom,dom.iterable src/guerdon/viewer/page/*.js
 
 test: setup  ## Run the fast tests: all but `make edges` and `make sandbox`.
 	$(PYTEST) $(FAST) -m "not edge"
