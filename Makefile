@@ -1,6 +1,6 @@
 # Every target installs what it needs: a machine with git, make and Python 3.11 or newer is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick fmt check test edges sandbox faults docs-test api interop worlds live trainers cluster arena arena-lm coverage bench clean
+.PHONY: help setup demo quick fmt check page test edges sandbox faults docs-test api interop worlds live trainers cluster arena arena-lm coverage bench clean
 
 PYTHON ?= python3
 # uv if it is installed, otherwise a copy in .tools.
@@ -44,6 +44,12 @@ check: setup  ## Check formatting, lint and types.
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
+
+# The page is JavaScript without a build step; its types are in comments.
+TSC := npx --yes --package typescript@5.9.3 tsc --noEmit --allowJs --checkJs --strict
+page:  ## Check the types of the page of `guerdon view` (needs npm).
+	$(TSC) --target es2023 --module es2022 --moduleResolution bundler \
+		--lib es2024,dom,dom.iterable src/guerdon/viewer/page/*.js
 
 test: setup  ## Run the fast tests: all but `make edges` and `make sandbox`.
 	$(PYTEST) $(FAST) -m "not edge"

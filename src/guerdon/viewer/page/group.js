@@ -1,0 +1,300 @@
+/** The rollouts of one task side by side, and the steps that were taken in the same state. */
+
+import { advantageOf, formulaOf, statisticsOf } from "./advantage.js";
+import { card, empty, h, pager, replaceContent, scrolled, tableOf } from "./dom.js";
+import { signedColor } from "./plots.js";
+import { assistantTurns, barStyle, messageView, scoreOf, stepsOf } from "./rollout.js";
+import { messageText } from "./source.js";
+import { brief, count, folded, inline, number, prose, signed } from "./text.js";
+
+/** @typedef {import("./main.js").Context} Context */
+/** @typedef {import("./source.js").Row} Row */
+/** @typedef {import("./rollout.js").StepNumbers} StepNumbers */
+/** @typedef {{place: number, row: Row, step: StepNumbers}} Entry A step of one of the rollouts. */
+
+const MOST = 24; // rollouts side by side
+
+/** The view of one group. */
+export class GroupView extends HTMLElement {
+  /** @type {Context | null} */ #context = null;
+  #key = "";
+  /** @type {number[]} */ #at = [];
+  /** @type {Row[]} */ #rows = [];
+  /** @type {Map<string, number[]>} */ #groups = new Map();
+  /** @type {import("./table.js").Table | null} */ #table = null;
+
+  /** @param {Context} context */
+  async show(context) {
+    const { table, address } = context;
+    this.#context = context;
+    if (table.columns.get("group")?.type !== "category") {
+      replaceContent(this, empty("The rows of this file have no groups, or too many to list them."));
+      return;
+    }
+    await table.load(["group", "score"]);
+    if (this.#table !== table) this.#readGroups(table);
+    const name = this.#nameOf(context);
+    const key = `${table.info.index} ${table.rows} ${name}`;
+    if (name === undefined) {
+      replaceContent(this, empty("The rows of this file have no groups."));
+      return;
+    }
+    if (this.#key !== key) {
+      const at = this.#groups.get(name) ?? [];
+      const rows = await table.source.rows(table.info.index, at.slice(0, MOST));
+      if (this.#context !== context) return;
+      [this.#key, this.#at, this.#rows] = [key, at, rows];
+    }
+    this.#build(context, name);
+  }
+
+  /**
+   * The group of the address, or that of its row, or the first one whose scores differ.
+   * @param {Context} context
+   * @returns {string | undefined}
+   */
+  #nameOf({ address, table }) {
+    if (this.#groups.has(address.get("group"))) return address.get("group");
+    const row = address.integer("row");
+    if (row !== null && table.codes("group")[row] >= 0) return table.values("group")[table.codes("group")[row]];
+    const names = [...this.#groups.keys()];
+    const scores = table.has("score") ? table.numbers("score") : null;
+    const differs = (/** @type {number[]} */ [first, ...others]) =>
+      others.some((row) => Math.abs((scores?.[row] ?? 0) - (scores?.[first] ?? 0)) > 0);
+    return names.find((name) => differs(this.#groups.get(name) ?? [])) ?? names[0];
+  }
+
+  /** @param {import("./table.js").Table} table */
+  #readGroups(table) {
+    this.#table = table;
+    this.#groups.clear();
+    const values = table.values("group");
+    table.codes("group").forEach((code, row) => {
+      if (code < 0) return;
+      const own = this.#groups.get(values[code]);
+      if (own) own.push(row);
+      else this.#groups.set(values[code], [row]);
+    });
+  }
+
+  /** @param {Context} context @param {string} name */
+  #build(context, name) {
+    const rows = this.#rows;
+    const scores = rows.filter((row) => row.is_score_valid).map((row) => row.score);
+    const { mean, deviation } = statisticsOf(scores, false);
+    const figures = `${count(this.#at.length)} rollouts · ` + (scores.length
+      ? `mean score ${number(mean)} · σ ${number(deviation)}${deviation === 0 ? " · all scores are the same" : ""}`
+      : "no valid score");
+    replaceContent(this,
+      h("div.title", {},
+        h("h1", {}, h("span.muted", {}, "group "), inline(name, 100)),
+        h("span.muted", {}, figures),
+        h("span.spring"),
+        pager("group", (step) => this.move(step))),
+      this.#at.length > MOST && h("p.note", {}, `The first ${MOST} of ${count(this.#at.length)} rollouts are shown.`),
+      this.#anchors(context),
+      this.#sideBySide(context));
+  }
+
+  /** @param {number} step Opens the next group, or the one before. */
+  move(step) {
+    if (this.#context === null) return;
+    const names = [...this.#groups.keys()];
+    const place = names.indexOf(this.#nameOf(this.#context) ?? "");
+    const next = names[Math.min(Math.max(place + step, 0), names.length - 1)];
+    const others = { row: null, anchor: null, step: null, rollout: null };
+    this.#context.address.change({ group: next, ...others }, { replace: true });
+  }
+
+  // Side by side -----------------------------------------------------------------------------------
+
+  /** @param {Context} context */
+  #sideBySide({ address }) {
+    const rollouts = this.#rows.map((row) => row._rollout?.messages ?? []);
+    const same = commonPrefix(rollouts);
+    const known = rollouts.filter((each) => each.length > 0).length;
+    const steps = this.#rows.map(stepsOf);
+    const most = Math.max(1e-9, ...steps.flat().map((each) => Math.abs(each.advantage ?? each.reward ?? 0)));
+    const columns = this.#rows.map((row, place) => {
+      const messages = rollouts[place];
+      let turn = assistantTurns(messages.slice(0, same)).length;
+      const later = messages.slice(same).map((/** @type {Row} */ message) => {
+        const step = message.role === "assistant" ? steps[place][turn++] : undefined;
+        if (step === undefined) return h("li", {}, messageView(message));
+        const text = step.advantage === null ? number(step.reward) : signed(step.advantage);
+        const color = signedColor(step.advantage ?? step.reward, most);
+        const title = h("span.step-name", {}, `step ${step.index} · ${text}`);
+        return h("li", { style: { borderColor: color } }, title, messageView(message));
+      });
+      const open = address.link({ view: "rollout", row: this.#at[place], step: null, anchor: null });
+      const strip = steps[place].map((step) =>
+        h("span.step", {}, h("i", { style: barStyle(step.advantage ?? step.reward, most) })));
+      return h("section.lane", { "aria-label": `rollout ${place + 1}` },
+        h("header", {}, h("a", { href: open }, inline(row.id ?? `line ${this.#at[place] + 1}`, 40)), scoreOf(row),
+          h("div.strip", { "aria-hidden": "true" }, ...strip)),
+        row.error && h("p.note.is-failed", {}, inline(row.error, 300)),
+        h("ol", {}, ...later));
+    });
+    const where = known < 2 ? "" : same === 0 ? "They differ from the first message on."
+      : `All begin with the same ${same === 1 ? "message" : `${count(same)} messages`}; then they part.`;
+    const first = rollouts[0]?.slice(0, same).map((/** @type {Row} */ each) => h("li", {}, messageView(each)));
+    return card("beside-each-other", "Side by side", h("span.muted", {}, where),
+      same > 0 && folded("the messages before they part", () => h("ol.messages", {}, ...first)),
+      scrolled("lanes", "Rollouts, side by side", ...columns));
+  }
+
+  // Anchor groups ----------------------------------------------------------------------------------
+
+  /** @param {Context} context */
+  #anchors({ address }) {
+    /** @type {Map<number, Entry[]>} */
+    const anchors = new Map();
+    this.#rows.forEach((row, place) => {
+      for (const step of stepsOf(row)) {
+        if (step.anchor === null) continue;
+        anchors.set(step.anchor, [...(anchors.get(step.anchor) ?? []), { place, row, step }]);
+      }
+    });
+    if (!anchors.size) return this.#steps(address);
+    const shared = [...anchors].filter(([, entries]) => entries.length > 1);
+    const varies = (/** @type {Entry[]} */ [first, ...others]) =>
+      Number(others.some(({ step }) => step.return_ !== first.step.return_));
+    shared.sort(([a, own], [b, other]) => varies(other) - varies(own) || other.length - own.length || a - b);
+    const single = anchors.size - shared.length;
+    const chosen = anchors.get(address.integer("anchor") ?? -1) ? address.integer("anchor") : shared[0]?.[0];
+    const most = Math.max(1e-9, ...[...anchors.values()].flat().map(({ step }) => Math.abs(step.advantage ?? 0)));
+    const states = shared.map(([anchor, entries]) => {
+      const returns = entries.map(({ step }) => step.return_ ?? 0);
+      const [low, high] = [Math.min(...returns), Math.max(...returns)];
+      const range = low === high ? `all return ${brief(low)}` : `returns ${brief(low)} to ${brief(high)}`;
+      return h("li", {}, h("button.state", {
+        "aria-pressed": anchor === chosen, "data-key": `anchor ${anchor}`,
+        onclick: () => address.change({ anchor, step: null, rollout: null }, { replace: true }),
+      },
+      h("span.state-text", {}, inline(stateText(entries[0]), 160)),
+      h("span.muted", {}, `${entries.length} steps · ${range}`),
+      h("span.dots", { "aria-hidden": "true" }, ...entries.map(({ step }) =>
+        h("i", { style: { background: signedColor(step.advantage, most) } })))));
+    });
+    const about = `${count(shared.length)} states were reached by several steps; ${count(single)} by one`;
+    return card("anchors", "The same state", h("span.muted", {}, about),
+      h("div.halves", {}, h("ul.states", {}, ...states), typeof chosen === "number"
+        ? this.#anchor(address, anchors.get(chosen) ?? [], most)
+        : empty("No state was reached twice, so no step is compared with another.")));
+  }
+
+  /** @param {import("./address.js").Address} address */
+  #steps(address) {
+    const entries = this.#rows.flatMap((row, place) => stepsOf(row).map((step) => ({ place, row, step })));
+    if (!entries.some(({ step }) => step.advantage !== null)) return null;
+    const most = Math.max(1e-9, ...entries.map(({ step }) => Math.abs(step.advantage ?? 0)));
+    return card("anchors", "Advantages", null, this.#entries(address, entries, most));
+  }
+
+  /** @param {import("./address.js").Address} address @param {Entry[]} entries @param {number} most */
+  #anchor(address, entries, most) {
+    return h("div.anchor", {},
+      h("h3", {}, "state"),
+      scrolled("state-whole", "state", prose(stateText(entries[0]) || "(the beginning)")),
+      this.#entries(address, entries, most));
+  }
+
+  /** @param {import("./address.js").Address} address @param {Entry[]} entries @param {number} most */
+  #entries(address, entries, most) {
+    const [rollout, index] = [address.integer("rollout"), address.integer("step")];
+    const chosen = entries.find(({ place, step }) => place === rollout && step.index === index) ?? entries[0];
+    const lines = entries.map((entry) => {
+      const { place, row, step } = entry;
+      const action = assistantTurns(row._rollout?.messages ?? [])[step.index];
+      return h("tr", { class: entry === chosen ? "current" : null },
+        h("th", { scope: "row" }, h("button.link", {
+          "aria-pressed": entry === chosen, "data-key": `entry ${place} ${step.index}`,
+          title: "Show how this advantage is computed",
+          onclick: () => address.change({ rollout: place, step: step.index }, { replace: true }),
+        }, inline(row.id ?? place, 30), ` · ${step.index}`)),
+        h("td.action", {}, action ? inline(actionText(action), 90) : ""),
+        h("td.number", {}, number(step.reward)), h("td.number", {}, number(step.return_)),
+        h("td.number", {},
+          h("i.swatch", { style: { background: signedColor(step.advantage, most) } }), signed(step.advantage)));
+    });
+    const titles = ["step", "action", "reward", "return", "advantage"];
+    return h("div", {}, scrolled("wide", "Steps", tableOf("steps", titles, 2, lines)),
+      chosen && this.#arithmetic(chosen));
+  }
+
+  /** @param {Entry} entry */
+  #arithmetic({ row, step }) {
+    const rollouts = this.#rows.filter((each) => each.is_score_valid)
+      .map((each, place) => ({ score: each.score, row: place, steps: stepsOf(each) }));
+    const title = h("h3", {}, "the advantage of ", inline(row.id, 30), `, step ${step.index}`);
+    const without = (/** @type {string} */ text) => h("div.arithmetic", {}, title, h("p.about", {}, text));
+    if (step.advantage === null) return without("It has none: its score isn't valid.");
+    const formula = this.#at.length > MOST ? null : formulaOf(rollouts);
+    if (formula === null) {
+      return without(`Recorded: ${signed(step.advantage)}. It is not computed by GiGPO, GRPO, Dr. GRPO or RLOO `
+        + "from the rows of this group alone.");
+    }
+    const { scores, returns, omega } = formula;
+    const lines = [];
+    if (scores) lines.push(term(returns ? "A_E" : "A", "R", row.score, scores));
+    if (returns) lines.push(term(scores ? "A_S" : "A", "R_t", step.return_ ?? 0, returns(step)));
+    if (scores && returns) {
+      const [episode, own] = [scores.of(row.score), returns(step).of(step.return_ ?? 0)];
+      const sum = signed(advantageOf(formula, row.score, step));
+      lines.push(`A = A_E + ω A_S = ${number(episode)} + ${brief(omega)} × ${number(own)} = ${sum}`);
+    }
+    const list = rollouts.map((each) => brief(each.score)).join(", ");
+    return h("div.arithmetic", {}, title,
+      h("p.about", {}, formula.name, omega !== null && `, ω = ${brief(omega)}`,
+        ": found from the recorded numbers, of which it gives each."),
+      h("p.about", {}, `Scores R of the group: ${list}`),
+      h("pre.formula", { tabindex: "0", role: "region", "aria-label": "arithmetic" }, lines.join("\n")),
+      h("p.about", {}, `Recorded in the file: ${signed(step.advantage)}`));
+  }
+}
+customElements.define("g-group", GroupView);
+
+/**
+ * One line of the arithmetic.
+ * @param {string} name
+ * @param {string} symbol
+ * @param {number} value
+ * @param {import("./advantage.js").Statistics} statistics
+ */
+function term(name, symbol, value, { mean, deviation, divisor, of }) {
+  const difference = `${number(value)} − ${number(mean)}`;
+  if (divisor === 1) return `${name} = ${symbol} − μ = ${difference} = ${signed(of(value))}`;
+  if (divisor < 1 && deviation !== 0 && Math.abs(divisor - deviation - 1e-6) > 1e-9) {
+    return `${name} = (${symbol} − μ) · n / (n − 1) = (${difference}) / ${number(divisor)} = ${signed(of(value))}`;
+  }
+  const same = deviation === 0 ? "   (all are the same)" : "";
+  return `${name} = (${symbol} − μ) / (σ + 10⁻⁶) = (${difference}) / ${number(deviation)} = ${signed(of(value))}${same}`;
+}
+
+/** @param {Row} message @returns {string} What an assistant did: its calls, or its text. */
+export function actionText(message) {
+  const calls = (message.tool_calls ?? []).map((/** @type {Row} */ call) =>
+    `${call?.function?.name ?? "?"}(${String(call?.function?.arguments ?? "").replace(/^\{|\}$/g, "")})`);
+  return calls.length ? calls.join("; ") : messageText(message);
+}
+
+/** @param {Entry} entry @returns {string} The last message before a step that isn't the assistant's. */
+function stateText({ row, step }) {
+  const messages = row._rollout?.messages ?? [];
+  const turns = [...messages.keys()].filter((place) => messages[place].role === "assistant");
+  const before = messages.slice(0, turns[step.index] ?? 0);
+  const last = before.findLast((/** @type {Row} */ each) => each.role !== "assistant");
+  return last ? messageText(last) : "";
+}
+
+/** @param {Row[][]} rollouts @returns {number} How many messages all of them begin with. */
+function commonPrefix(rollouts) {
+  const present = rollouts.filter((each) => each.length > 0);
+  if (present.length < 2) return 0;
+  const keyOf = (/** @type {Row} */ { role, content, tool_calls: calls = [] }) =>
+    JSON.stringify([role, content, calls?.map((/** @type {Row} */ call) => call?.function)]);
+  const keys = present.map((messages) => messages.map(keyOf));
+  let same = 0;
+  while (keys.every((own) => same < own.length && own[same] === keys[0][same])) same++;
+  return same;
+}

@@ -1,0 +1,36 @@
+/** The keyboard: one key for each thing that is done often. */
+
+import { h } from "./dom.js";
+
+/** @typedef {{key: string, about: string, run: () => void}} Shortcut */
+
+/**
+ * Listens to shortcuts, except while text is typed; `?` lists them.
+ * @param {Shortcut[]} shortcuts
+ * @returns {{showHelp: () => void}}
+ */
+export function listenToKeys(shortcuts) {
+  const showHelp = () => {
+    const lines = [...shortcuts, help].flatMap(({ key, about }) =>
+      [h("dt", {}, h("kbd", {}, key)), h("dd", {}, about)]);
+    const close = () => dialog.close();
+    const dialog = /** @type {HTMLDialogElement} */ (
+      h("dialog.keys", { "aria-label": "Keyboard shortcuts", onclose: () => dialog.remove() },
+        h("h2", {}, "Keyboard"), h("dl", {}, ...lines), h("button", { onclick: close }, "Close"))
+    );
+    document.body.append(dialog);
+    dialog.showModal();
+  };
+  const help = { key: "?", about: "show this list", run: showHelp };
+  document.addEventListener("keydown", (event) => {
+    const target = /** @type {Element} */ (event.composedPath()[0]);
+    const isTyped = /^(?:INPUT|SELECT|TEXTAREA)$/.test(target.tagName ?? "") && event.key !== "Escape";
+    const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
+    if (isTyped || hasModifier || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    const found = [...shortcuts, help].find(({ key }) => key === event.key);
+    if (found === undefined) return;
+    event.preventDefault();
+    found.run();
+  });
+  return { showHelp };
+}

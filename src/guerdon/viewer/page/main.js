@@ -1,0 +1,272 @@
+/** The page: its bar, its filters, and the view that the address names. */
+
+import { Address, filterKey } from "./address.js";
+import { DiffView } from "./diff.js";
+import { choice, h, replaceContent } from "./dom.js";
+import { inWords, kept, matching } from "./filters.js";
+import { GroupView } from "./group.js";
+import { listenToKeys } from "./keys.js";
+import { List } from "./list.js";
+import { Overview } from "./overview.js";
+import { RolloutView } from "./rollout.js";
+import { EmbeddedSource, HttpSource } from "./source.js";
+import { Table } from "./table.js";
+import { count, inline } from "./text.js";
+import { ArenaView, TrainingView } from "./training.js";
+
+/**
+ * @typedef {object} Context What a view shows.
+ * @property {Table} table The file.
+ * @property {Table[]} tables All files.
+ * @property {Int32Array} rows The rows that the filters keep, in order.
+ * @property {Address} address
+ */
+/** @typedef {HTMLElement & {show: (context: Context) => unknown, move?: (step: number) => void}} View */
+
+/** The views of each kind of file; the first is the one to begin with. */
+const VIEWS = /** @type {Record<string, string[]>} */ ({
+  rows: ["overview", "list", "rollout", "group", "diff"],
+  diff: ["diff", "overview", "list"],
+  log: ["training"],
+  arena: ["arena"],
+});
+const SEARCH_DELAY = 250; // milliseconds
+const RETRY = 5000; // milliseconds, while the server doesn't answer
+const THEMES = ["system", "light", "dark"];
+
+/** The whole page. */
+export class App extends HTMLElement {
+  #address = new Address();
+  /** @type {import("./source.js").Source} */ #source = new HttpSource();
+  /** @type {Table[]} */ #tables = [];
+  /** @type {Record<string, View>} */ #views = {
+    overview: new Overview(), list: new List(), rollout: new RolloutView(), group: new GroupView(),
+    diff: new DiffView(), training: new TrainingView(), arena: new ArenaView(),
+  };
+  #below = new List();
+  #files = h("div.files");
+  #tabs = h("nav.tabs", { "aria-label": "Views" });
+  #search = /** @type {HTMLInputElement} */ (h("input", {
+    type: "search", placeholder: "Search ids and messages", "aria-label": "Search ids and messages",
+  }));
+  #theme = h("button.theme", {});
+  #chips = h("div.chips", { role: "group", "aria-label": "Filters" });
+  #main = h("main", { tabindex: "-1" });
+  #status = h("div.status", { role: "status" });
+  #update = 0;
+  /** @type {{key: string, rows: Int32Array, isCut: boolean} | null} */ #selected = null;
+
+  async connectedCallback() {
+    const { showHelp } = listenToKeys(this.#shortcuts());
+    const title = "Keyboard shortcuts";
+    const help = h("button", { title: `${title} (?)`, "aria-label": title, onclick: showHelp }, "?");
+    this.append(
+      h("header.bar", {}, h("span.brand", {}, "guerdon"), this.#files, this.#tabs, this.#search, this.#theme, help),
+      this.#chips, this.#main, this.#status);
+    this.#setTheme(storedTheme() ?? "system");
+    this.#theme.addEventListener("click", () => {
+      const place = THEMES.indexOf(document.documentElement.dataset.theme ?? "system");
+      this.#setTheme(THEMES[(place + 1) % THEMES.length]);
+    });
+    let delay = 0;
+    this.#search.addEventListener("input", () => {
+      clearTimeout(delay);
+      delay = setTimeout(() => this.#address.change({ q: this.#search.value }, { replace: true }), SEARCH_DELAY);
+    });
+    this.#address.addEventListener("change", () => this.#show());
+    await this.#guarded(async () => {
+      const embedded = document.getElementById("data");
+      if (embedded) this.#source = await EmbeddedSource.open(embedded.textContent ?? "");
+      this.#tables = (await this.#source.files()).map((info) => new Table(this.#source, info));
+      this.#show();
+      if (this.#source.isLive) this.#follow();
+    });
+  }
+
+  /** The file that the address names. */
+  get #table() {
+    return this.#tables[this.#address.integer("file") ?? 0] ?? this.#tables[0];
+  }
+
+  get #view() {
+    const views = VIEWS[this.#table.info.kind] ?? VIEWS.rows;
+    const wanted = this.#address.get("view");
+    return views.includes(wanted) ? wanted : views[0];
+  }
+
+  #show() {
+    return this.#guarded(async () => {
+      const update = ++this.#update;
+      const table = this.#table;
+      if (table === undefined) throw new Error("there is no file to show");
+      this.#showBar();
+      const selected = await this.#select(table);
+      if (update !== this.#update) return;
+      this.#showChips(table, selected);
+      const context = { table, tables: this.#tables, rows: selected.rows, address: this.#address };
+      const name = this.#view;
+      const view = this.#views[name];
+      const shown = name === "overview" ? [view, this.#below] : [view];
+      if (this.#main.firstElementChild !== view || this.#main.childElementCount !== shown.length) {
+        this.#main.replaceChildren(...shown);
+        this.#main.dataset.view = name;
+        window.scrollTo(0, 0);
+      }
+      await Promise.all(shown.map((each) => each.show(context)));
+      document.title = `${table.info.name} – guerdon`;
+      this.toggleAttribute("ready", update === this.#update);
+    });
+  }
+
+  /** @param {Table} table The rows that filters and search keep, in order. */
+  async #select(table) {
+    const { filters } = this.#address;
+    const [sort, text] = [this.#address.get("sort"), this.#address.get("q")];
+    const key = JSON.stringify([table.info.index, table.rows, [...filters], sort, text]);
+    if (this.#selected?.key === key) return this.#selected;
+    await table.load([...filters.keys()]);
+    const mask = matching(table, filters);
+    let isCut = false;
+    if (text) {
+      const found = await this.#source.search(table.info.index, text);
+      const has = new Uint8Array(table.rows);
+      for (const row of found.rows) has[row] = 1;
+      for (let row = 0; row < mask.length; row++) mask[row] &= has[row];
+      isCut = found.isCut;
+    }
+    const rows = kept(await table.order(sort), mask);
+    this.#selected = { key, rows, isCut };
+    return this.#selected;
+  }
+
+  #showBar() {
+    const { info } = this.#table;
+    const titles = this.#tables.map((each) => `${each.info.index + 1}. ${each.info.name}`);
+    const open = (/** @type {string} */ title) => {
+      location.hash = `#file=${titles.indexOf(title)}`;
+    };
+    replaceContent(this.#files, titles.length > 1
+      ? choice("File", titles, titles[info.index], open)
+      : h("span.file", { title: info.name }, inline(info.name, 60)));
+    const others = this.#tables.filter((each) => each.info.kind === "rows").length > 1;
+    const views = (VIEWS[info.kind] ?? VIEWS.rows).filter((name) => name !== "diff" || others || info.kind === "diff");
+    const current = this.#view;
+    replaceContent(this.#tabs, ...views.map((name) => h("a", {
+      href: this.#address.link({ view: name, step: null }), "data-key": `tab ${name}`,
+      "aria-current": name === current ? "page" : null,
+    }, name[0].toUpperCase() + name.slice(1))));
+    const text = this.#address.get("q");
+    if (document.activeElement !== this.#search) this.#search.value = text;
+    this.#search.hidden = !["rows", "diff"].includes(info.kind);
+  }
+
+  /** @param {Table} table @param {{rows: Int32Array, isCut: boolean}} selected */
+  #showChips(table, { rows, isCut }) {
+    const { filters } = this.#address;
+    const chip = (/** @type {string} */ text, /** @type {string} */ parameter) => h("button.chip", {
+      "data-key": `chip ${parameter}`, title: "Remove this filter",
+      onclick: () => this.#address.change({ [parameter]: null }),
+    }, inline(text, 80), h("span", { "aria-hidden": "true" }, " ×"));
+    const text = this.#address.get("q");
+    const chips = [...filters].map(([name, values]) => chip(inWords(name, values), filterKey(name)));
+    if (text) chips.push(chip(`text: ${text}`, "q"));
+    const parameters = ["q", ...[...filters.keys()].map(filterKey)];
+    const clear = () => this.#address.change(Object.fromEntries(parameters.map((name) => [name, null])));
+    const size = `${count(table.rows)} rows`;
+    const { note = "" } = table.info;
+    this.#chips.hidden = !["rows", "diff"].includes(table.info.kind);
+    replaceContent(this.#chips,
+      h("span.amount", {}, rows.length === table.rows ? size : `${count(rows.length)} of ${size}`),
+      ...chips, chips.length > 1 && h("button.link", { "data-key": "clear", onclick: clear }, "clear all"),
+      isCut && h("span.muted", {}, "the search took too long and is incomplete"),
+      note && h("span.muted", {}, inline(note, 300)));
+  }
+
+  /** Shows the new rows of files that grow. */
+  async #follow() {
+    while (this.isConnected) {
+      try {
+        const rows = await this.#source.changes(this.#tables.map((table) => table.rows));
+        const grown = rows.map((size, place) => size !== this.#tables[place].rows);
+        if (!grown.includes(true)) continue;
+        const infos = await this.#source.files();
+        this.#tables = this.#tables.map((table, place) =>
+          grown[place] ? new Table(this.#source, infos[place]) : table);
+        await this.#show();
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, RETRY));
+      }
+    }
+  }
+
+  /** @param {() => Promise<unknown>} task Its failure is shown on the page. */
+  async #guarded(task) {
+    try {
+      await task();
+      this.#status.replaceChildren();
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error);
+      this.#status.replaceChildren(h("p.note.is-failed", {}, h("b", {}, "error: "), inline(text, 1000)));
+    }
+  }
+
+  /** @param {string} theme */
+  #setTheme(theme) {
+    const known = THEMES.includes(theme) ? theme : "system";
+    document.documentElement.dataset.theme = known;
+    const sign = { system: "◐", light: "☀", dark: "☾" }[known];
+    this.#theme.replaceChildren(sign ?? "");
+    this.#theme.setAttribute("aria-label", `Theme: ${known}`);
+    this.#theme.setAttribute("title", `Theme: ${known}`);
+    storedTheme(known);
+    document.dispatchEvent(new Event("theme"));
+  }
+
+  #shortcuts() {
+    const open = (/** @type {string} */ view) => () => this.#address.change({ view, step: null });
+    const move = (/** @type {number} */ step) => () => {
+      const view = this.#view === "overview" ? this.#below : this.#views[this.#view];
+      view.move?.(step);
+    };
+    return [
+      { key: "j", about: "next row, or next group", run: move(1) },
+      { key: "k", about: "previous row, or previous group", run: move(-1) },
+      { key: "Enter", about: "open the row", run: () => this.#openRow() },
+      { key: "/", about: "search", run: () => this.#search.focus() },
+      { key: "o", about: "overview", run: open("overview") },
+      { key: "l", about: "list", run: open("list") },
+      { key: "r", about: "rollout", run: open("rollout") },
+      { key: "g", about: "group", run: open("group") },
+      { key: "d", about: "diff", run: open("diff") },
+      { key: "t", about: "change the theme", run: () => this.#theme.click() },
+      { key: "Escape", about: "leave the search, or the rollout", run: () => this.#leave() },
+    ];
+  }
+
+  #openRow() {
+    const focused = document.activeElement;
+    const list = this.#view === "overview" ? this.#below : this.#views[this.#view];
+    if (focused && /^(?:BUTTON|A|SUMMARY)$/.test(focused.tagName)) /** @type {HTMLElement} */ (focused).click();
+    else if (list instanceof List) list.open();
+  }
+
+  #leave() {
+    if (document.activeElement === this.#search) this.#search.blur();
+    else if (this.#view === "rollout") this.#address.change({ view: "list", step: null });
+  }
+}
+customElements.define("g-app", App);
+
+/**
+ * The theme that was chosen last, in this browser.
+ * @param {string} [chosen] Stored, if it is given.
+ * @returns {string | null}
+ */
+function storedTheme(chosen) {
+  try {
+    if (chosen) localStorage.setItem("guerdon-theme", chosen);
+    return localStorage.getItem("guerdon-theme");
+  } catch {
+    return null; // a report that was opened from a file may not store anything
+  }
+}

@@ -1,0 +1,302 @@
+/** One rollout: its messages, and beside each turn its numbers and its tree. */
+
+import { empty, h, pager, replaceContent } from "./dom.js";
+import { gauge, signedColor } from "./plots.js";
+import { messageText } from "./source.js";
+import { treeOf, treeView } from "./tree.js";
+import { asText, code, count, folded, inline, laidOut, number, prose, signed } from "./text.js";
+
+/** @typedef {import("./main.js").Context} Context */
+/** @typedef {import("./source.js").Row} Row */
+/** @typedef {import("./dom.js").Child} Child */
+
+const IMAGE = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+$/;
+const MAX_IMAGE = 8_000_000; // characters
+const FOLD_LINES = 14;
+
+/**
+ * @typedef {{index: number, reward: number | null, advantage: number | null, return_: number | null,
+ *   anchor: number | null, reason: string | null, isFailed: boolean}} StepNumbers
+ */
+
+/**
+ * The numbers of the steps of a row, by the number of the assistant turn.
+ * @param {Row} row
+ * @returns {StepNumbers[]}
+ */
+export function stepsOf(row) {
+  const first = row._rollout?.first_turn ?? row.steps?.[0]?.step_index ?? 0;
+  const rewards = row.step_rewards ?? [];
+  const given = new Map((row.steps ?? []).map((/** @type {Row} */ each) => [each.step_index, each]));
+  const turns = assistantTurns(row._rollout?.messages ?? []).length;
+  const [, failed = -1] = /^step (\d+):/.exec(row.is_score_valid ? "" : row.error ?? "") ?? [];
+  const size = Math.max(turns, first + rewards.length, ...[...given.keys()].map((index) => index + 1), 0);
+  return Array.from({ length: size }, (_, index) => {
+    const step = given.get(index) ?? {};
+    return {
+      index,
+      reward: rewards[index - first] ?? step.base_reward ?? null,
+      advantage: step.advantage ?? null,
+      return_: step.return_to_go ?? null,
+      anchor: step.anchor ?? null,
+      reason: step.reason ?? null,
+      isFailed: index === Number(failed) || row.trees?.[index - first]?.status === "failed",
+    };
+  });
+}
+
+/** @param {Row[]} messages @returns {Row[]} */
+export function assistantTurns(messages) {
+  return messages.filter((each) => each.role === "assistant");
+}
+
+/** @param {StepNumbers[]} steps @returns {number} The greatest size of an advantage, return or reward. */
+export function greatest(steps) {
+  const sizes = steps.flatMap((each) => [each.reward, each.return_, each.advantage]).map((each) => Math.abs(each ?? 0));
+  return Math.max(1e-9, ...sizes);
+}
+
+/** The view of one row. */
+export class RolloutView extends HTMLElement {
+  /** @type {Context | null} */ #context = null;
+  /** @type {Row | null} */ #row = null;
+  #key = "";
+
+  /** @param {Context} context */
+  async show(context) {
+    const { address, table, rows } = context;
+    const at = address.integer("row") ?? rows[0];
+    this.#context = context;
+    if (at === undefined || at >= table.rows) {
+      replaceContent(this, empty("There is no such row."));
+      return;
+    }
+    const key = `${table.info.index} ${at}`;
+    if (this.#key !== key) {
+      const [row] = await table.source.rows(table.info.index, [at]);
+      if (this.#context !== context) return;
+      [this.#key, this.#row] = [key, row];
+      this.#build(context, row, at);
+    }
+    this.#showStep();
+  }
+
+  /** @param {Context} context @param {Row} row @param {number} at */
+  #build({ rows, address }, row, at) {
+    const steps = stepsOf(row);
+    const place = rows.indexOf(at);
+    const messages = row._rollout?.messages ?? [];
+    const { messages: _, id: __, group: ___, ...columns } = row._rollout ?? {};
+    const group = address.link({ view: "group", group: asText(row.group), row: null, step: null });
+    const title = h("div.title", {},
+      h("h1", {}, inline(row.id ?? `line ${at + 1}`, 120)),
+      scoreOf(row),
+      (row.group ?? null) !== null && h("a.quiet", { href: group }, "group ", inline(row.group, 60)),
+      h("span.spring"),
+      h("span.muted", {}, place < 0 ? "not among the filtered rows" : `${count(place + 1)} of ${count(rows.length)}`),
+      pager("row", (step) => this.move(step)));
+    const notes = [
+      row._too_large && h("p.note", {}, `This row has ${count(row._too_large)} bytes, which is more than is shown.`),
+      row.error && h("p.note.is-failed", {},
+        h("b", {}, row.is_score_valid ? "handled: " : "failed: "), inline(row.error, 4000)),
+      row.reason && h("p.note", {}, inline(row.reason, 4000)),
+      row._unreadable && code(row._unreadable),
+      ...(row.notes ?? []).map((/** @type {string} */ each) => h("p.note", {}, inline(each, 1000))),
+    ];
+    replaceContent(this,
+      title, ...notes,
+      steps.length > 0 && this.#strip(steps, row),
+      h("div.columns", {},
+        h("div.conversation", {},
+          messages.length
+            ? messagesView(messages, steps, (index) => this.#select(index))
+            : empty("There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
+          Object.keys(columns).length > 0
+            && folded("columns of the task", () => code(JSON.stringify(columns, null, 2)))),
+        h("aside.side", { "aria-label": "Rubrics of the step" }, h("div.sticky"))));
+  }
+
+  /** @param {StepNumbers[]} steps @param {Row} row */
+  #strip(steps, row) {
+    const hasAdvantage = steps.some((each) => each.advantage !== null);
+    const name = hasAdvantage ? "advantage" : "reward";
+    const most = Math.max(1e-9, ...steps.map((each) => Math.abs(each[name] ?? 0)));
+    const cells = steps.map((step) =>
+      h(step.isFailed ? "button.step.failed" : "button.step", {
+        "data-step": step.index, "data-key": `step ${step.index}`,
+        title: `step ${step.index}: ${name} ${signed(step[name])}`,
+        "aria-label": `step ${step.index}, ${name} ${signed(step[name])}`,
+        onclick: () => this.#select(step.index, true),
+      }, h("i", { style: barStyle(step[name], most) })));
+    return h("div.strip", { role: "group", "aria-label": `${name} of each step` },
+      h("span.muted", {}, name), ...cells, row.step_rewards === null && h("span.tag.failed", {}, "no step rewards"));
+  }
+
+  /** @param {number} index @param {boolean} [isScrolled] */
+  #select(index, isScrolled = false) {
+    this.#context?.address.change({ step: index }, { replace: true });
+    if (isScrolled) this.querySelector(`.turn[data-step="${index}"]`)?.scrollIntoView({ block: "start" });
+  }
+
+  #showStep() {
+    const row = /** @type {Row} */ (this.#row);
+    const steps = stepsOf(row);
+    const index = this.#context?.address.integer("step") ?? steps.length - 1;
+    for (const each of this.querySelectorAll("[data-step]")) {
+      const isCurrent = each.getAttribute("data-step") === String(index);
+      each.classList.toggle("current", isCurrent);
+      if (each.tagName === "BUTTON") each.setAttribute("aria-pressed", String(isCurrent));
+    }
+    const side = this.querySelector(".sticky");
+    if (!side) return;
+    const first = row._rollout?.first_turn ?? 0;
+    const { tree, isRecorded } = treeOf(row, index - first);
+    const step = steps[index];
+    const isLast = index === steps.length - 1;
+    replaceContent(side,
+      h("h2", {}, steps.length ? `Step ${index}` : "The reward"),
+      step && numbersView(step, greatest(steps)),
+      step?.reason && h("p.reason", {}, inline(step.reason, 2000)),
+      tree && (isRecorded || isLast) ? treeView(tree) : null,
+      tree && !isRecorded && h("p.about", {}, isLast
+        ? "From the components of the last step. Weights, reasons and what was stopped are not in the file."
+        : "The file has the components of the last step only."),
+      !tree && h("p.about", {}, row.is_score_valid ? "The row has no components." : "Nothing was scored."));
+  }
+
+  /** @param {number} step Opens the next row, or the one before. */
+  move(step) {
+    const { rows, address } = /** @type {Context} */ (this.#context);
+    const place = rows.indexOf(address.integer("row") ?? rows[0]);
+    const next = rows[Math.min(Math.max(place + step, 0), rows.length - 1)];
+    if (next !== undefined) address.change({ row: next, group: null, step: null }, { replace: true });
+  }
+}
+customElements.define("g-rollout", RolloutView);
+
+/** @param {Row} row @returns {HTMLElement} */
+export function scoreOf(row) {
+  if (!row.is_score_valid) return h("span.tag.failed", {}, "failed");
+  return h(row.score === 0 ? "b.big.zero" : "b.big", { title: "score" }, number(row.score));
+}
+
+/** @param {number | null} value @param {number} most */
+export function barStyle(value, most) {
+  if (value === null) return { visibility: "hidden" };
+  const half = Math.max((50 * Math.abs(value)) / most, 2);
+  return { height: `${half}%`, top: `${value > 0 ? 50 - half : 50}%`, background: signedColor(value, most) };
+}
+
+/**
+ * Reward, return and advantage of a step on one scale.
+ * @param {StepNumbers} step
+ * @param {number} most
+ * @returns {HTMLElement}
+ */
+export function numbersView(step, most) {
+  const lines = [["reward", step.reward], ["return", step.return_], ["advantage", step.advantage]];
+  const shown = lines.filter(([name, value]) => value !== null || name === "reward");
+  return h("dl.numbers", {}, ...shown.map(([name, value]) =>
+    numberLine(String(name), /** @type {number | null} */ (value), most, step.isFailed)));
+}
+
+/** @param {string} name @param {number | null} value @param {number} most @param {boolean} isFailed */
+function numberLine(name, value, most, isFailed) {
+  const none = isFailed ? h("span.tag.failed", {}, "failed") : h("span.muted", {}, "none");
+  const text = name === "advantage" ? signed(value) : number(value);
+  const shown = value === null ? none : h(value === 0 ? "b.zero" : "b", {}, text);
+  return h("div", {}, h("dt", {}, name),
+    h("dd", {}, gauge(value, most), shown));
+}
+
+// Messages -----------------------------------------------------------------------------------------
+
+/**
+ * A conversation; beside each assistant turn are its numbers.
+ * @param {Row[]} messages
+ * @param {StepNumbers[]} steps
+ * @param {(index: number) => void} select
+ * @returns {HTMLElement}
+ */
+export function messagesView(messages, steps, select) {
+  const most = greatest(steps);
+  const calls = messages.flatMap((each) => each.tool_calls ?? []);
+  const names = new Map(calls.map((call) => [call?.id, call?.function?.name]));
+  let turn = 0;
+  const lines = messages.map((message) => {
+    const isTurn = message.role === "assistant";
+    const step = isTurn ? steps[turn++] : undefined;
+    const children = [messageView(message, names.get(message.tool_call_id)), step &&
+      h("button.beside", {
+        "data-step": step.index, "data-key": `turn ${step.index}`,
+        title: "Show the rubrics of this step", onclick: () => select(step.index),
+      }, h("span.step-name", {}, `step ${step.index}`), numbersView(step, most))];
+    return h(isTurn ? "li.turn" : "li", { "data-step": step ? step.index : null }, ...children);
+  });
+  return h("ol.messages", {}, ...lines);
+}
+
+/**
+ * One message: its role, its text, images and tool calls.
+ * @param {Row} message
+ * @param {string} [toolName] The tool whose result it is.
+ * @returns {HTMLElement}
+ */
+export function messageView(message, toolName) {
+  const role = String(message.role ?? "unknown");
+  const known = ["system", "developer", "user", "assistant", "tool", "function"].includes(role);
+  const name = message.name ?? toolName;
+  return h(`article.message.${known ? role : "unknown"}`, {},
+    h("header", {}, h("span.role", {}, ...[inline(role, 30)]), name && h("span.muted", {}, inline(name, 60))),
+    message.reasoning_content ? folded("reasoning", () => prose(String(message.reasoning_content))) : null,
+    ...contentView(message, role),
+    ...(message.tool_calls ?? []).map(callView));
+}
+
+/** @param {Row} message @param {string} role @returns {Child[]} */
+function contentView(message, role) {
+  const parts = Array.isArray(message.content) ? message.content : [];
+  const images = parts.filter((part) => part?.type !== "text").map(partView);
+  const text = messageText(message);
+  if (!text) return images;
+  const shown = laidOut(text) ?? text;
+  const lines = shown.split("\n").length;
+  const isFolded = role !== "assistant" && role !== "user" && (lines > FOLD_LINES || shown.length > 1200);
+  if (!isFolded) return [prose(text), ...images];
+  const title = [inline(text, 100), h("span.muted", {}, ` ${count(lines)} lines`)];
+  return [folded(title, () => prose(text)), ...images];
+}
+
+/** @param {Row} part @returns {Child} */
+function partView(part) {
+  const url = part?.image_url?.url ?? part?.image_url;
+  if (typeof url === "string" && url.length <= MAX_IMAGE && IMAGE.test(url)) {
+    return h("img", { src: url, alt: "image of the message", loading: "lazy" });
+  }
+  if (typeof url === "string") return h("p.about", {}, "an image that isn't loaded: ", inline(url, 120));
+  return folded([inline(part?.type ?? "part", 40)], () => code(JSON.stringify(part, null, 2)));
+}
+
+/** @param {Row} call @returns {HTMLElement} */
+function callView(call) {
+  const { name = "(no name)", arguments: given = "" } = call?.function ?? {};
+  const text = typeof given === "string" ? given : JSON.stringify(given);
+  const title = [
+    h("span.call-name", {}, inline(name, 80)),
+    h("span.muted", {}, "(", inline(text.replace(/^\{|\}$/g, ""), 120), ")"),
+  ];
+  return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), text.length < 400));
+}
+
+/** @param {string} text The arguments, mostly JSON. @returns {HTMLElement[]} Text of several lines as it is. */
+function argumentsView(text) {
+  const shown = laidOut(text);
+  if (shown === null) return [code(text)];
+  const long = Object.entries(JSON.parse(shown)).filter(([, value]) => String(value).includes("\n"));
+  if (!long.length) return [code(shown)];
+  const others = Object.entries(JSON.parse(shown)).filter(([, value]) => !String(value).includes("\n"));
+  return [
+    ...(others.length ? [code(JSON.stringify(Object.fromEntries(others), null, 2))] : []),
+    ...long.flatMap(([name, value]) => [h("p.about", {}, inline(name, 80)), code(asText(value))]),
+  ];
+}

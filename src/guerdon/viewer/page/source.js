@@ -1,0 +1,209 @@
+/** Where the data comes from: the server, or the report that contains the page. */
+
+/**
+ * @typedef {{name: string, type: "number" | "category" | "text", values?: string[]}} ColumnInfo
+ * @typedef {{index: number, name: string, kind: string, rows: number, bytes: number,
+ *   complete: boolean, without_rollout?: number, duplicates?: number, note?: string,
+ *   columns: ColumnInfo[]}} FileInfo
+ * @typedef {Record<string, any>} Row
+ * @typedef {Map<string, Float64Array | Int32Array>} Arrays
+ * @typedef {{rows: number, columns: {name: string, type: string, offset: number, bytes: number}[]}}
+ *   ArraysHeader
+ */
+
+/**
+ * @typedef {object} Source
+ * @property {boolean} isLive Whether files may grow.
+ * @property {() => Promise<FileInfo[]>} files
+ * @property {(file: number, names: string[]) => Promise<Arrays>} columns
+ * @property {(file: number, at: number[], brief?: boolean) => Promise<Row[]>} rows
+ * @property {(file: number, text: string) => Promise<{rows: Int32Array, isCut: boolean}>} search
+ * @property {(file: number, by: string) => Promise<Int32Array>} order
+ * @property {(file: number, other: number) => Promise<Int32Array>} join
+ * @property {(rows: number[]) => Promise<number[]>} changes How many rows each file has, once one
+ *   has another number than the argument says, or after some seconds.
+ */
+
+/** @param {ArraysHeader} header @param {ArrayBuffer} buffer @param {number} start @returns {Arrays} */
+function arraysOf(header, buffer, start) {
+  return new Map(
+    header.columns.map(({ name, type, offset, bytes }) => [
+      name,
+      type === "number"
+        ? new Float64Array(buffer, start + offset, bytes / 8)
+        : new Int32Array(buffer, start + offset, bytes / 4),
+    ]),
+  );
+}
+
+/** @param {ArrayBuffer} buffer @returns {{header: any, start: number}} */
+function headerOf(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  return { header, start: Math.ceil((4 + length) / 8) * 8 };
+}
+
+/** The data of the server that served this page. @implements {Source} */
+export class HttpSource {
+  isLive = true;
+
+  /**
+   * @param {string} path
+   * @param {Record<string, string | number | string[]>} [query] A list repeats its parameter.
+   * @returns {Promise<Response>}
+   */
+  async #get(path, query = {}) {
+    const pairs = Object.entries(query).flatMap(([key, values]) =>
+      [values].flat().map((value) => [key, String(value)]),
+    );
+    const search = new URLSearchParams(pairs);
+    const response = await fetch(`api/${path}?${search}`, { signal: AbortSignal.timeout(60_000) });
+    if (response.ok) return response;
+    const answer = await response.json().catch(() => ({}));
+    throw new Error(answer.error ?? answer.detail ?? `the server answered ${response.status}`);
+  }
+
+  async files() {
+    return (await (await this.#get("files")).json()).files;
+  }
+
+  /** @param {number} file @param {string[]} names */
+  async columns(file, names) {
+    const buffer = await (await this.#get("columns", { file, names })).arrayBuffer();
+    const { header, start } = headerOf(buffer);
+    return arraysOf(header, buffer, start);
+  }
+
+  /** @param {number} file @param {number[]} at @param {boolean} [brief] @returns {Promise<Row[]>} */
+  async rows(file, at, brief = false) {
+    const query = { file, at: at.join(","), ...(brief ? { brief: 1 } : {}) };
+    const { rows } = await (await this.#get("rows", query)).json();
+    if (at.length === 1) return rows;
+    // An answer has at most 8 MB; what was left out is small enough alone.
+    for (const [place, row] of rows.entries()) {
+      if (row._too_large) [rows[place]] = await this.rows(file, [at[place]], brief);
+    }
+    return rows;
+  }
+
+  /** @param {number} file @param {string} text */
+  async search(file, text) {
+    const response = await this.#get("search", { file, q: text });
+    const isCut = response.headers.has("guerdon-truncated");
+    return { rows: new Int32Array(await response.arrayBuffer()), isCut };
+  }
+
+  /** @param {number} file @param {string} by */
+  async order(file, by) {
+    return new Int32Array(await (await this.#get("order", { file, by })).arrayBuffer());
+  }
+
+  /** @param {number} file @param {number} other */
+  async join(file, other) {
+    return new Int32Array(await (await this.#get("join", { file, other })).arrayBuffer());
+  }
+
+  /** @param {number[]} rows */
+  async changes(rows) {
+    return (await (await this.#get("changes", { rows: rows.map(String) })).json()).rows;
+  }
+}
+
+/** The data that a report contains. @implements {Source} */
+export class EmbeddedSource {
+  isLive = false;
+  /** @type {any} */ #header;
+  /** @type {ArrayBuffer} */ #buffer = new ArrayBuffer(0);
+  #start = 0;
+  /** @type {Map<number, Row[]>} */ #parsed = new Map();
+
+  /**
+   * @param {string} text The data: base64 of gzip.
+   * @returns {Promise<EmbeddedSource>}
+   */
+  static async open(text) {
+    const source = new EmbeddedSource();
+    const bytes = Uint8Array.from(atob(text.trim()), (each) => each.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    source.#buffer = await new Response(stream).arrayBuffer();
+    ({ header: source.#header, start: source.#start } = headerOf(source.#buffer));
+    return source;
+  }
+
+  async files() {
+    return this.#header.files;
+  }
+
+  /** @param {number} file @param {string[]} names */
+  async columns(file, names) {
+    const all = arraysOf(this.#header.columns[file], this.#buffer, this.#start);
+    return new Map(names.map((name) => [name, /** @type {Float64Array} */ (all.get(name))]));
+  }
+
+  /** @param {number} file @returns {Row[]} */
+  #rows(file) {
+    let rows = this.#parsed.get(file);
+    if (rows === undefined) {
+      const { offset, bytes } = this.#header.rows[file];
+      const text = new TextDecoder().decode(new Uint8Array(this.#buffer, this.#start + offset, bytes));
+      rows = text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+      this.#parsed.set(file, rows);
+    }
+    return rows;
+  }
+
+  /** @param {number} file @param {number[]} at @param {boolean} [brief] */
+  async rows(file, at, brief = false) {
+    const rows = this.#rows(file);
+    return at.map((row) => (brief ? { ...rows[row], text: lastText(rows[row]) } : rows[row]));
+  }
+
+  /** @param {number} file @param {string} text */
+  async search(file, text) {
+    const wanted = JSON.stringify(text.toLowerCase()).slice(1, -1);
+    /** @type {number[]} */
+    const found = [];
+    this.#rows(file).forEach((row, place) => {
+      const { messages = [] } = row._rollout ?? {};
+      const parts = [row.id, row.error, row.reason, row.steps, messages.map(messageText)];
+      if (JSON.stringify(parts).toLowerCase().includes(wanted)) found.push(place);
+    });
+    return { rows: Int32Array.from(found), isCut: false };
+  }
+
+  /** @param {number} file @param {string} by */
+  async order(file, by) {
+    const keys = this.#rows(file).map((row) => String(row[by] ?? ""));
+    return Int32Array.from(keys.keys()).sort((a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : a - b));
+  }
+
+  /** @param {number} file @param {number} other */
+  async join(file, other) {
+    const places = new Map();
+    this.#rows(other).forEach(({ id }, place) => places.has(id) || places.set(id, place));
+    return Int32Array.from(this.#rows(file), ({ id }) => places.get(id) ?? -1);
+  }
+
+  /** @param {number[]} rows */
+  async changes(rows) {
+    return rows;
+  }
+}
+
+/**
+ * The text of a message: its content, or that of its parts.
+ * @param {Row} message
+ * @returns {string}
+ */
+export function messageText({ content }) {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return "";
+  return content.map((part) => (typeof part?.text === "string" ? part.text : "")).join("");
+}
+
+/** @param {Row} row @returns {string} The text of the last assistant message. */
+function lastText(row) {
+  const messages = row._rollout?.messages ?? [];
+  const last = messages.findLast((/** @type {Row} */ each) => each.role === "assistant");
+  return last ? messageText(last).slice(0, 200) : row.reason ?? "";
+}

@@ -1,0 +1,325 @@
+/** The columns of a file as typed arrays, and numbers computed from them. */
+
+/** @typedef {import("./source.js").Source} Source */
+/** @typedef {import("./source.js").FileInfo} FileInfo */
+/** @typedef {import("./source.js").ColumnInfo} ColumnInfo */
+/** @typedef {{count: number, mean: number, low: number, high: number}} Mean */
+
+/** The columns of a file; they are fetched when they are needed first. */
+export class Table {
+  /** @type {Map<string, Float64Array | Int32Array>} */ #arrays = new Map();
+  /** @type {Map<string, Promise<unknown>>} */ #fetching = new Map();
+  /** @type {Map<string, Promise<Int32Array>>} */ #orders = new Map();
+  /** @type {Map<string, Binned>} */ #binned = new Map();
+  /** @type {Map<string, [number, number]>} */ #extents = new Map();
+
+  /** @param {Source} source @param {FileInfo} info */
+  constructor(source, info) {
+    this.source = source;
+    this.info = info;
+    this.rows = info.rows;
+    /** All rows, in the order of the file. */
+    this.all = Int32Array.from(new Int32Array(info.rows).keys());
+    /** @type {Map<string, ColumnInfo>} */
+    this.columns = new Map(info.columns.map((each) => [each.name, each]));
+  }
+
+  /** @param {string} name */
+  has(name) {
+    return this.columns.has(name);
+  }
+
+  /** @param {"number" | "category" | "text"} type @returns {string[]} */
+  named(type) {
+    return this.info.columns.filter((each) => each.type === type).map((each) => each.name);
+  }
+
+  /** The paths of the components, without those of means over steps. */
+  get components() {
+    const names = this.named("number").filter((name) => name.startsWith("components."));
+    return names.filter((name) => !name.endsWith("/mean"));
+  }
+
+  /**
+   * Fetches columns that are not there yet; names of other columns are ignored.
+   * @param {string[]} names
+   */
+  async load(names) {
+    const known = names.filter((name) => this.has(name) && this.columns.get(name)?.type !== "text");
+    const missing = [...new Set(known)].filter((name) => !this.#fetching.has(name));
+    if (missing.length) {
+      const request = this.source.columns(this.info.index, missing).then((arrays) => {
+        for (const [name, array] of arrays) this.#arrays.set(name, array);
+      });
+      for (const name of missing) this.#fetching.set(name, request);
+      request.catch(() => missing.forEach((name) => this.#fetching.delete(name)));
+    }
+    await Promise.all(known.map((name) => this.#fetching.get(name)));
+  }
+
+  /** @param {string} name @returns {Float64Array} NaN where there is no number. */
+  numbers(name) {
+    return /** @type {Float64Array} */ (this.#array(name));
+  }
+
+  /** @param {string} name @returns {Int32Array} Indices into `values`, -1 where there is none. */
+  codes(name) {
+    return /** @type {Int32Array} */ (this.#array(name));
+  }
+
+  /** @param {string} name */
+  #array(name) {
+    const array = this.#arrays.get(name);
+    if (array === undefined) throw new Error(`the column ${name} is not loaded`);
+    return array;
+  }
+
+  /** @param {string} name @returns {string[]} */
+  values(name) {
+    return this.columns.get(name)?.values ?? [];
+  }
+
+  /** @param {string} name @returns {[number, number]} The least and the greatest, or NaN. */
+  extent(name) {
+    const found = this.#extents.get(name) ?? extent(this.numbers(name));
+    this.#extents.set(name, found);
+    return found;
+  }
+
+  /** @param {string} name @returns {Binned} The bars of its histogram. */
+  binned(name) {
+    const found = this.#binned.get(name) ?? new Binned(this.numbers(name));
+    this.#binned.set(name, found);
+    return found;
+  }
+
+  /**
+   * All rows in the order of a column; rows without a value are last in either direction.
+   * @param {string} sort A column's name; a minus before it reverses the order.
+   * @returns {Promise<Int32Array>}
+   */
+  order(sort) {
+    let found = this.#orders.get(sort);
+    if (found === undefined) {
+      found = this.#computeOrder(sort.replace(/^-/, ""), sort.startsWith("-"));
+      this.#orders.set(sort, found);
+      found.catch(() => this.#orders.delete(sort));
+    }
+    return found;
+  }
+
+  /** @param {string} name @param {boolean} isReversed @returns {Promise<Int32Array>} */
+  async #computeOrder(name, isReversed) {
+    const type = this.columns.get(name)?.type;
+    if (type === undefined) return this.all;
+    if (type === "text") {
+      const order = await this.source.order(this.info.index, name);
+      return isReversed ? order.slice().reverse() : order;
+    }
+    await this.load([name]);
+    const keys = type === "number" ? this.numbers(name) : this.#ranks(name);
+    const [present, absent] = [new Int32Array(this.rows), new Int32Array(this.rows)];
+    let [size, without] = [0, 0];
+    for (let row = 0; row < this.rows; row++) {
+      if (keys[row] === keys[row]) present[size++] = row;
+      else absent[without++] = row;
+    }
+    const sign = isReversed ? -1 : 1;
+    const order = present.subarray(0, size).sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
+    const whole = new Int32Array(this.rows);
+    whole.set(order);
+    whole.set(absent.subarray(0, without), size);
+    return whole;
+  }
+
+  /** @param {string} name @returns {Float64Array} The place of each row's value among the sorted values. */
+  #ranks(name) {
+    const values = this.values(name);
+    const places = [...values.keys()].sort((a, b) =>
+      values[a].localeCompare(values[b], "en", { numeric: true }),
+    );
+    const rank = new Float64Array(values.length);
+    places.forEach((code, place) => (rank[code] = place));
+    return Float64Array.from(this.codes(name), (code) => (code < 0 ? NaN : rank[code]));
+  }
+}
+
+/**
+ * The mean of the numbers of some rows, with its 95 % interval: ± 1.96 s / √n.
+ * @param {Float64Array} numbers NaN is left out.
+ * @param {Int32Array} rows
+ * @returns {Mean}
+ */
+export function meanOf(numbers, rows) {
+  let count = 0;
+  let mean = 0;
+  let squares = 0;
+  for (const row of rows) {
+    const value = numbers[row];
+    if (value !== value) continue;
+    const offset = value - mean;
+    mean += offset / ++count;
+    squares += offset * (value - mean);
+  }
+  if (count === 0) return { count, mean: NaN, low: NaN, high: NaN };
+  const half = count > 1 ? 1.96 * Math.sqrt(squares / (count - 1) / count) : NaN;
+  return { count, mean, low: mean - half, high: mean + half };
+}
+
+/**
+ * The means of the scores of each value of a category.
+ * @param {Int32Array} codes
+ * @param {number} size How many values there are.
+ * @param {Float64Array | null} numbers
+ * @param {Int32Array} rows
+ * @returns {{rows: number, count: number, mean: number, half: number, zeros: number}[]} `count`: the
+ *   rows with a number; `half`: half of the 95 % interval.
+ */
+export function meansBy(codes, size, numbers, rows) {
+  const [all, counts, zeros] = [new Int32Array(size), new Int32Array(size), new Int32Array(size)];
+  const [means, squares] = [new Float64Array(size), new Float64Array(size)];
+  for (const row of rows) {
+    const code = codes[row];
+    if (code < 0) continue;
+    all[code]++;
+    const value = numbers ? numbers[row] : NaN;
+    if (value !== value) continue;
+    if (value === 0) zeros[code]++;
+    const offset = value - means[code];
+    means[code] += offset / ++counts[code];
+    squares[code] += offset * (value - means[code]);
+  }
+  return Array.from(all, (rows, code) => {
+    const count = counts[code];
+    const half = 1.96 * Math.sqrt(squares[code] / (count - 1) / count);
+    return { rows, count, mean: count ? means[code] : NaN, half, zeros: zeros[code] };
+  });
+}
+
+/**
+ * Pearson's correlation over the rows that have both numbers.
+ * @param {Float64Array} x
+ * @param {Float64Array} y
+ * @param {Int32Array} rows
+ * @returns {number} NaN where one of them doesn't vary.
+ */
+export function correlation(x, y, rows) {
+  let [n, meanX, meanY, xx, yy, xy] = [0, 0, 0, 0, 0, 0];
+  for (const row of rows) {
+    const a = x[row];
+    const b = y[row];
+    if (a !== a || b !== b) continue;
+    n++;
+    const offset = a - meanX;
+    const other = b - meanY;
+    meanX += offset / n;
+    meanY += other / n;
+    xx += offset * (a - meanX);
+    yy += other * (b - meanY);
+    xy += offset * (b - meanY);
+  }
+  return xx > 0 && yy > 0 ? xy / Math.sqrt(xx * yy) : NaN;
+}
+
+/**
+ * How many rows have each value of a category.
+ * @param {Int32Array} codes
+ * @param {number} size
+ * @param {Int32Array} rows
+ * @returns {Int32Array} The last entry counts rows without a value.
+ */
+export function countCodes(codes, size, rows) {
+  const counts = new Int32Array(size + 1);
+  for (const row of rows) counts[codes[row] < 0 ? size : codes[row]]++;
+  return counts;
+}
+
+/** @param {Float64Array} numbers @returns {[number, number]} The least and the greatest, or NaN. */
+export function extent(numbers) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of numbers) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low <= high ? [low, high] : [NaN, NaN];
+}
+
+/** @typedef {{low: number, high: number, text: string}} Bin */
+
+/**
+ * The bars of a histogram: one for each value if there are few, else intervals of a round width.
+ * Zeros are apart, so that a 0 isn't mixed with what is almost 0.
+ * @param {Float64Array} numbers
+ * @param {number} [most]
+ * @returns {Bin[]} Each with the text of its filter.
+ */
+export function binsOf(numbers, most = 24) {
+  /** @type {Set<number>} */
+  const distinct = new Set();
+  for (const value of numbers) {
+    if (value === value) distinct.add(value + 0);
+    if (distinct.size > 16) break;
+  }
+  if (distinct.size <= 16) {
+    const single = [...distinct].sort((a, b) => a - b);
+    return single.map((value) => ({ low: value, high: value, text: `[${value},${value}]` }));
+  }
+  const [least, greatest] = extent(numbers);
+  const width = roundStep((greatest - least) / most);
+  const first = Math.floor(least / width);
+  const last = Math.max(Math.ceil(greatest / width), first + 1);
+  /** @type {Bin[]} */
+  const bins = [];
+  for (let place = first; place < last; place++) {
+    const [low, high] = [multiple(place, width), multiple(place + 1, width)];
+    if (low === 0) bins.push({ low: 0, high: 0, text: "[0,0]" });
+    const closing = place === last - 1 && high !== 0 ? "]" : ")";
+    bins.push({ low, high, text: `${low === 0 ? "(" : "["}${low},${high}${closing}` });
+  }
+  if (last === 0) bins.push({ low: 0, high: 0, text: "[0,0]" });
+  return bins;
+}
+
+/** @param {number} least @returns {number} 1, 2 or 5 times a power of ten, at least the argument. */
+export function roundStep(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * (/** @type {number} */ ([1, 2, 5, 10].find((each) => each * power >= least * 0.999)));
+}
+
+/** @param {number} place @param {number} width @returns {number} Their product, such as 0.3 for 3 × 0.1. */
+export function multiple(place, width) {
+  return Number((place * width).toPrecision(12));
+}
+
+/** The bars of a histogram, and which of them each row belongs to. */
+export class Binned {
+  /** @param {Float64Array} numbers */
+  constructor(numbers) {
+    this.bins = binsOf(numbers);
+    const none = this.bins.length;
+    this.places = Uint8Array.from(numbers, (value) => (value === value ? placeIn(this.bins, value) : none));
+    /** How many rows each bin has; the last entry is of no number. */
+    this.whole = new Int32Array(none + 1);
+    for (const place of this.places) this.whole[place]++;
+  }
+
+  /** @param {Int32Array} rows @returns {Int32Array} As `whole`, of these rows. */
+  count(rows) {
+    const counts = new Int32Array(this.whole.length);
+    for (const row of rows) counts[this.places[row]]++;
+    return counts;
+  }
+}
+
+/** @param {Bin[]} bins @param {number} value */
+function placeIn(bins, value) {
+  let [low, high] = [0, bins.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const bin = bins[middle];
+    const isAfter = bin.low === bin.high ? value > bin.high : value >= bin.high;
+    if (isAfter) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

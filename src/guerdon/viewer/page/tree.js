@@ -1,0 +1,91 @@
+/** The tree of rubrics of one step, as `rubric.score` returns it. */
+
+import { h } from "./dom.js";
+import { gauge } from "./plots.js";
+import { duration, folded, inline, number, prose } from "./text.js";
+
+/** @typedef {import("./source.js").Row} Row */
+/**
+ * @typedef {{name: string, value?: number | null, status?: string, weight?: number | null,
+ *   seconds?: number, reason?: string | null, error?: string | null, prompt?: string,
+ *   answer?: string, children?: Node_[]}} Node_ A node of the tree.
+ */
+
+/**
+ * The recorded tree of a step; otherwise one that is built from the components of the row.
+ * @param {Row} row
+ * @param {number} place Which of the steps, from 0.
+ * @returns {{tree: Node_ | null, isRecorded: boolean}}
+ */
+export function treeOf(row, place) {
+  const recorded = row.trees?.[place];
+  if (recorded) return { tree: recorded, isRecorded: true };
+  const steps = row.step_rewards ?? [];
+  const components = Object.entries(row.components ?? {}).filter(([name]) => !name.endsWith("/mean"));
+  if (!components.length) return { tree: null, isRecorded: false };
+  /** @type {Node_} */
+  const root = { name: "reward", value: steps.at(-1) ?? row.score, children: [] };
+  if (!row.is_score_valid) root.status = "failed";
+  for (const [path, value] of components) {
+    let node = root;
+    for (const name of path.split(".")) {
+      node.children ??= [];
+      let child = node.children.find((each) => each.name === name);
+      if (child === undefined) node.children.push((child = { name }));
+      node = child;
+    }
+    node.value = value;
+  }
+  return { tree: root, isRecorded: false };
+}
+
+/**
+ * A tree as nested lists. What was stopped is grey and has no value; what failed has its error.
+ * @param {Node_} root
+ * @returns {HTMLElement}
+ */
+export function treeView(root) {
+  const most = Math.max(1, ...valuesOf(root).map(Math.abs));
+  return h("ul.tree", { "aria-label": "Rubrics" }, nodeView(root, most, new Set()));
+}
+
+/** @param {Node_} node @returns {number[]} */
+function valuesOf(node) {
+  const own = typeof node.value === "number" ? [node.value] : [];
+  return [...own, ...(node.children ?? []).flatMap(valuesOf)];
+}
+
+/** @param {Node_} node @param {number} most @param {Set<Node_>} above @returns {HTMLElement} */
+function nodeView(node, most, above) {
+  const status = node.status ?? (typeof node.value === "number" ? "scored" : "unknown");
+  const details = [
+    node.reason && h("p.reason", {}, ...(status === "skipped" ? ["stopped: "] : []), inline(node.reason, 2000)),
+    // The parents of a rubric that failed have the same error.
+    node.error && !node.children?.some((each) => each.error === node.error)
+      && h("p.error", { role: "note" }, inline(node.error, 2000)),
+    node.prompt && folded("the judge's prompt", () => prose(node.prompt ?? "")),
+    node.answer && folded("the judge's answer", () => prose(node.answer ?? "")),
+  ];
+  const children = above.size < 60 ? node.children ?? [] : [];
+  return h(`li.${status}`, {},
+    h("div.node", {},
+      h("span.name", {}, inline(node.name || "reward", 80)),
+      typeof node.weight === "number"
+        && h("span.weight", { title: "weight" }, `× ${Number(node.weight.toPrecision(4))}`),
+      node.seconds ? h("span.seconds", { title: "duration" }, duration(node.seconds)) : null,
+      valueMark(node, status, most)),
+    ...details,
+    children.length > 0 && h("ul", {}, ...children.map((each) => nodeView(each, most, new Set(above).add(node)))),
+  );
+}
+
+/** @param {Node_} node @param {string} status @param {number} most @returns {HTMLElement} */
+function valueMark({ value }, status, most) {
+  const hasValue = typeof value === "number";
+  if (status === "failed") {
+    return h("span.value", {}, h("span.tag.failed", {}, "failed"), hasValue && h("b", {}, number(value)));
+  }
+  if (status === "skipped") return h("span.value", {}, h("span.tag.skipped", {}, "stopped"));
+  if (!hasValue) return h("span.value.muted", {}, "–");
+  return h(value === 0 ? "span.value.zero" : "span.value", {}, gauge(value, most), h("b", {}, number(value)));
+}
