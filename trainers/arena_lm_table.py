@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from guerdon.arena.tournament import EVALUATION_SEED, SWEEP_SEED, contest
 from torch import Tensor
 
 from guerdon.arena import METHODS, exact_values, optimal_value, uniform_policy
 from guerdon.arena.protocol import Protocol
 from guerdon.arena.report import Row, rows_by_world
+from guerdon.arena.runner import EVALUATION_SEED, SWEEP_SEED, evaluate_method
 from trainers.arena_lm import Floats, TextWorld, Trainer, warm_up
 from trainers.character_model import LARGE, SMALL, Size
 from trainers.curves import DOCS, draw
@@ -131,8 +131,8 @@ def tune(pair: tuple[str, str], setup: Setup, weights: Mapping[str, Any]) -> Res
 def in_the_arena(name: str) -> list[Row]:
     """Return the results of the arena's table of logits, the best method first."""
     protocol = protocol_of(name)
-    contests = [contest(name, METHODS[method], protocol) for method in CHOSEN]
-    return rows_by_world(contests, protocol)[name]
+    results = [evaluate_method(name, method, protocol) for method in CHOSEN]
+    return rows_by_world(results, protocol)[name]
 
 
 def table(results: Sequence[Result], arena: Sequence[Row]) -> str:
@@ -148,10 +148,10 @@ def table(results: Sequence[Result], arena: Sequence[Row]) -> str:
         for each in ordered
     ]
     ours = [each.method for each in ordered]
-    theirs = [row.contest.method for row in arena]
+    theirs = [row.result.method for row in arena]
     ranks = np.corrcoef(range(len(ours)), [theirs.index(method) for method in ours])[0, 1]
     areas = ", ".join(
-        f"{row.contest.method} {row.area.value:.3f} ({row.updates.value:g})" for row in arena
+        f"{row.result.method} {row.area.value:.3f} ({row.updates.value:g})" for row in arena
     )
     return "\n".join([
         f"**{name}**, {PLANS[name].updates} updates of {protocol.loop.episodes} episodes",
