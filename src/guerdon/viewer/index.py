@@ -1,0 +1,339 @@
+"""`FileIndex`: where the rows of a JSONL file are, and their columns, without the rows themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+
+from guerdon._logging import plain
+from guerdon.errors import InvalidArgumentError
+from guerdon.rollouts.scoring.reading import BOM
+from guerdon.tracking.log import try_lock
+from guerdon.viewer.columns import Array, ColumnStore, Record
+from guerdon.viewer.kinds import Row, kind_of, record_of, text_of, unreadable
+from guerdon.viewer.lines import MAX_ROW, Line, decode, id_of, read_lines
+
+__all__ = ["FileIndex"]
+
+# Rows, and bytes of them, whose columns are written together.
+CHUNK = 4096
+CHUNK_BYTES = 16 * 2**20
+# Bytes before the end of what is indexed that must be unchanged for the index to be extended.
+TAIL = 4096
+# Unreadable lines before the first row, from which the kind of the file follows.
+MAX_BAD = 100
+# Bytes of an unreadable row that are shown.
+MAX_SHOWN = 2000
+# Another version makes older indexes useless.
+VERSION = 1
+
+
+@dataclass(slots=True)
+class _State:
+    """How far a file is indexed, and what it was then.
+
+    Attributes:
+        kind: The kind of its rows; empty before the first.
+        unreadable: How many rows can't be read.
+        is_cut: Whether the last line is cut off, or still being written.
+        end: The bytes that are indexed.
+        tail: The checksum of the last of them.
+        seen: Inode, size and time of change of the file.
+    """
+
+    kind: str = ""
+    unreadable: int = 0
+    is_cut: bool = False
+    end: int = 0
+    tail: int = 0
+    seen: tuple[int, ...] = ()
+
+
+class FileIndex:
+    r"""The index of a JSONL file: the place of each row, and columns of numbers, categories, texts.
+
+    It is built while the file is read once, and kept in a folder. It is extended when the file has
+    grown, and rebuilt when the file has changed otherwise. It may be used in several threads.
+
+    Example:
+        >>> import json, pathlib
+        >>> rows = [{"id": each, "score": 0.5, "components": {"brief": 1.0}} for each in "ab"]
+        >>> path = pathlib.Path("scored.jsonl")
+        >>> _ = path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        >>> with FileIndex(path, cache=pathlib.Path("cache")) as index:
+        ...     index.kind, index.rows, index.store.read("components.brief").tolist()
+        ('rows', 2, [1.0, 1.0])
+
+    Args:
+        path: The file.
+        cache: The folder of all indexes; by default ``guerdon/view`` in the user's caches.
+
+    Attributes:
+        path: The file.
+        store: The columns.
+        lock: Held while the columns change; hold it to read several of them.
+
+    Raises:
+        InvalidArgumentError: The file can't be read, or has no rows of a known kind.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, cache: Path | None = None) -> None:
+        self.path = Path(path).absolute()
+        self.lock = threading.RLock()
+        self._closing = contextlib.ExitStack()
+        try:
+            self.folder = self._lock_folder(cache or cache_folder())
+            self._state, self.store = self._load()
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let other processes use the folder."""
+        self._closing.close()
+
+    @property
+    def kind(self) -> str:
+        """``rows``, ``diff``, ``log``, ``arena`` or ``rollouts``."""
+        return self._state.kind
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.store.rows
+
+    @property
+    def bytes(self) -> int:
+        """The size of the file."""
+        return self._state.seen[1]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last line isn't cut off."""
+        return not self._state.is_cut
+
+    @property
+    def unreadable(self) -> int:
+        """How many rows can't be read: they aren't valid, or are longer than 8 MiB."""
+        return self._state.unreadable
+
+    # Rows
+
+    def places(self) -> Array:
+        """The offset and the length of each row in the file, (rows, 2)."""
+        return np.fromfile(self.folder / "places", "<i8", 2 * self.rows).reshape(-1, 2)
+
+    def read(self, rows: Sequence[int]) -> list[Row]:
+        """Read rows from the file.
+
+        Args:
+            rows: Their numbers, from 0.
+
+        Returns:
+            The rows. One that is longer than 8 MiB is ``{"_too_large": bytes, "id"}``; one that
+            isn't valid is ``{"error", "_unreadable": its beginning}``.
+
+        Raises:
+            InvalidArgumentError: There is no such row.
+        """
+        found = []
+        with self.lock, open(self.folder / "places", "rb") as places, open(self.path, "rb") as file:
+            for row in rows:
+                if not 0 <= row < self.rows:
+                    raise InvalidArgumentError(
+                        f"`at` must be in [0, {self.rows}), the rows of {self.path.name}, got {row}"
+                    )
+                places.seek(16 * row)
+                offset, length = np.frombuffer(places.read(16), "<i8").tolist()
+                file.seek(offset)
+                found.append(_row_of(file.read(min(length, MAX_ROW + 1)), length))
+        return found
+
+    # The index
+
+    def refresh(self) -> bool:
+        """Index what the file has now; returns whether anything has changed.
+
+        Raises:
+            InvalidArgumentError: The file can't be read, or has no rows of a known kind.
+        """
+        with self.lock:
+            try:
+                with open(self.path, "rb") as file:
+                    stat = os.fstat(file.fileno())
+                    seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+                    if seen == self._state.seen:
+                        return False
+                    (self.folder / "index.json").unlink(missing_ok=True)
+                    if not self._is_extended(file, seen):
+                        self._begin()
+                    self._index(file)
+                    self._state.tail = _tail(file, self._state.end)
+            except OSError as error:
+                raise InvalidArgumentError(f"can't read {self.path}: {error.strerror}") from error
+            if not self.kind:
+                raise InvalidArgumentError(f"{self.path} has no rows: it is empty, or cut off")
+            self._state.seen = seen
+            self._save()
+            return True
+
+    def _is_extended(self, file: IO[bytes], seen: tuple[int, ...]) -> bool:
+        state = self._state
+        if not state.seen or seen[0] != state.seen[0] or seen[1] < state.end:
+            return False
+        return _tail(file, state.end) == state.tail
+
+    def _begin(self) -> None:
+        self._state, self.store = _State(), ColumnStore(self.folder)
+        for file in self.folder.glob("column-*"):
+            file.unlink()
+        (self.folder / "places").write_bytes(b"")
+
+    def _index(self, file: IO[bytes]) -> None:
+        state = self._state
+        state.kind = state.kind or self._find_kind(file)
+        state.is_cut = False
+        records: list[Record] = []
+        places: list[tuple[int, int]] = []
+        size = 0
+        for line in read_lines(file, state.end):
+            row, problem = _decoded(line)
+            if problem and not line.is_whole:
+                state.is_cut = True  # it may still be being written
+                break
+            state.end = line.offset + line.length
+            record = self._record(row, problem, line)
+            if record is None:
+                continue
+            records.append(record)
+            places.append((line.offset, line.length))
+            size += line.length
+            if len(records) >= CHUNK or size >= CHUNK_BYTES:
+                self._append(records, places)
+                records, places, size = [], [], 0
+        self._append(records, places)
+
+    def _append(self, records: list[Record], places: list[tuple[int, int]]) -> None:
+        with open(self.folder / "places", "ab") as file:
+            file.write(np.array(places, "<i8").tobytes())
+        self.store.append(records)
+
+    def _find_kind(self, file: IO[bytes]) -> str:
+        """The kind of the first row that can be read; empty if there is none."""
+        for line in itertools.islice(read_lines(file, 0), MAX_BAD):
+            row, _ = _decoded(line)
+            if row is None:
+                continue
+            kind = kind_of(row)
+            if kind is None:
+                raise InvalidArgumentError(
+                    f"{self.path} has none of the rows that can be shown: those of guerdon score "
+                    "and guerdon diff --out, of RewardLogger, of guerdon arena, or rollouts; its "
+                    f"first has the keys {', '.join(map(plain, list(row)[:8]))}"
+                )
+            return kind
+        return ""
+
+    def _record(self, row: Row | None, problem: str, line: Line) -> Record | None:
+        kind = self.kind
+        if row is not None:
+            try:
+                return record_of(kind, row)
+            except KeyError as error:
+                problem = f"the row has no {error}"
+        self._state.unreadable += 1
+        return unreadable(kind, problem, text_of(row.get("id") if row else id_of(line.data)))
+
+    # The folder
+
+    def _lock_folder(self, cache: Path) -> Path:
+        """The folder of this file's index, or a new one while another process uses that."""
+        folder = cache / hashlib.sha256(os.fsencode(self.path)).hexdigest()[:32]
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = try_lock(folder / "lock")
+        if lock is not None:
+            self._closing.callback(os.close, lock)
+            return folder
+        temporary = tempfile.TemporaryDirectory(prefix="guerdon-view-")
+        return Path(self._closing.enter_context(temporary))
+
+    def _load(self) -> tuple[_State, ColumnStore]:
+        """What an earlier process indexed; empty if there is nothing."""
+        try:
+            data = json.loads((self.folder / "index.json").read_bytes())
+            if data["version"] == VERSION and data["path"] == str(self.path):
+                state = _State(**{**data["state"], "seen": tuple(data["state"]["seen"])})
+                return state, ColumnStore(self.folder, data["store"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # there is none, or it is damaged
+        return _State(), ColumnStore(self.folder)
+
+    def _save(self) -> None:
+        data = {
+            "version": VERSION,
+            "path": str(self.path),
+            "state": asdict(self._state),
+            "store": self.store.state(),
+        }
+        draft = self.folder / "index.draft"
+        draft.write_text(json.dumps(data), encoding="ascii")
+        draft.replace(self.folder / "index.json")
+
+
+def cache_folder() -> Path:
+    """The folder of all indexes; those of files that don't exist any more are removed."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base, "guerdon", "view")
+    for saved in folder.glob("*/index.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if not os.path.exists(json.loads(saved.read_bytes())["path"]):
+                shutil.rmtree(saved.parent)
+    return folder
+
+
+def _decoded(line: Line) -> tuple[Row | None, str]:
+    """The row of a line; without one, what is wrong."""
+    if line.length > MAX_ROW:
+        return None, f"the row has {line.length:,} bytes, more than {MAX_ROW:,}"
+    try:
+        row = decode(line.data)
+    except (ValueError, RecursionError) as error:
+        return None, f"the line is not valid JSON: {error}"
+    return (row, "") if isinstance(row, dict) else (None, "the line is not an object")
+
+
+def _row_of(data: bytes, length: int) -> Row:
+    if length > MAX_ROW:
+        return {"_too_large": length, "id": id_of(data)}
+    row, problem = _decoded(Line(0, length, data.removeprefix(BOM), is_whole=True))
+    if row is None:
+        beginning = data[:MAX_SHOWN].decode("utf-8", "replace")
+        return {"id": None, "error": problem, "_unreadable": beginning}
+    return row
+
+
+def _tail(file: IO[bytes], end: int) -> int:
+    """The checksum of the bytes before an offset."""
+    start = max(0, end - TAIL)
+    file.seek(start)
+    return zlib.crc32(file.read(end - start))
