@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,27 +31,37 @@ MAX_NAME = 200
 KEY = 64
 # Bytes after the beginning that all texts share by which they are sorted.
 SORTED = 24
+# Bytes of all columns that wait to be written.
+MAX_WAITING = 8 * 2**20
 # Rows that are read or written at once.
 BLOCK = 65_536
 
 TYPES = {"number": np.dtype("<f8"), "category": np.dtype("<i4"), "text": np.dtype(f"S{KEY}")}
+EMPTY_ENTRY = {
+    "number": np.float64(math.nan).tobytes(),
+    "category": np.int32(-1).tobytes(),
+    "text": bytes(KEY),
+}
 EMPTY: Mapping[str, Any] = {}
 
 
-class Record(NamedTuple):
-    """What one row adds to the columns; a column that it doesn't name has no value there.
+@dataclass(slots=True)
+class Batch:
+    """What some rows add to the columns; a column that isn't named has no values there.
 
     Attributes:
-        numbers: Numbers by column; what isn't a finite number is absent.
-        categories: Values by column, as `label_of` returns them.
-        texts: Texts by column.
-        spread: Numbers whose columns have the key as their prefix.
+        rows: The number of rows.
+        numbers: One value per row by column; what isn't a finite number is absent.
+        categories: One value per row by column, as `label_of` returns them.
+        texts: One value per row by column.
+        spread: One mapping per row by prefix: of the name of a number, after the prefix, to it.
     """
 
-    numbers: Mapping[str, Any] = EMPTY
-    categories: Mapping[str, str | None] = EMPTY
-    texts: Mapping[str, str | None] = EMPTY
-    spread: Mapping[str, Mapping[str, Any]] = EMPTY
+    rows: int
+    numbers: dict[str, list[Any]] = field(default_factory=dict)
+    categories: dict[str, list[str | None]] = field(default_factory=dict)
+    texts: dict[str, list[str | None]] = field(default_factory=dict)
+    spread: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
 
 def key_of(text: str | None) -> bytes:
@@ -69,16 +80,18 @@ class Column:
     Attributes:
         name: Its name.
         type: ``number``, ``category`` or ``text``.
-        key: The type, the prefix and the name that it has in the records.
+        key: The type and the name that it has in the batches.
         file: The file of its entries.
         values: The codes of a category by value.
+        waiting: Entries that aren't in the file yet.
     """
 
     name: str
     type: str
-    key: tuple[str, str, str]
+    key: tuple[str, str]
     file: Path
     values: dict[str, int] = field(default_factory=dict)
+    waiting: bytearray = field(default_factory=bytearray)
 
 
 class ColumnStore:
@@ -98,15 +111,14 @@ class ColumnStore:
         state = state or {"rows": 0, "is_cut": False, "columns": ()}
         self.folder = folder
         self.rows: int = state["rows"]
+        self._written = self.rows
         self.is_cut: bool = state["is_cut"]
         self.columns: dict[str, Column] = {}
-        # By type and prefix, then by the name in the records.
-        self._known: dict[tuple[str, str], dict[str, Column]] = {}
-        for (type_, prefix, key), name, kind, values in state["columns"]:
+        self._known: dict[tuple[str, str], Column] = {}
+        for (type_, key), name, kind, values in state["columns"]:
             codes = {value: code for code, value in enumerate(values)}
-            column = Column(name, kind, (type_, prefix, key), self._next(), codes)
-            self.columns[name] = self._known.setdefault((type_, prefix), {})[key] = column
-        self._values = sum(len(column.values) for column in self.columns.values())
+            self._hold(Column(name, kind, (type_, key), self._next(), codes))
+        self._values = sum(len(column.values) for column in self)
 
     def state(self) -> dict[str, Any]:
         """What is needed to continue, as JSON data."""
@@ -119,54 +131,67 @@ class ColumnStore:
     def _next(self) -> Path:
         return self.folder / f"column-{len(self.columns)}"
 
+    def _hold(self, column: Column) -> None:
+        self.columns[column.name] = self._known[column.key] = column
+
     # Writing
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Add rows at the end."""
-        self._add("number", "", [each.numbers for each in records])
-        self._add("category", "", [each.categories for each in records])
-        self._add("text", "", [each.texts for each in records])
-        prefixes = [prefix for _, prefix in self._known if prefix]
-        for prefix in dict.fromkeys([*prefixes, *(p for each in records for p in each.spread)]):
-            self._add("number", prefix, [each.spread.get(prefix, EMPTY) for each in records])
-        self.rows += len(records)
+    def append(self, batch: Batch) -> None:
+        """Add rows at the end; they can be read after `flush`."""
+        for column, values in self._columns_of(batch):
+            column.waiting += self._encoded(column, values)
+        self.rows += batch.rows
+        for column in self:
+            size = TYPES[column.type].itemsize
+            lacking = self.rows - self._written - len(column.waiting) // size
+            if lacking:
+                column.waiting += EMPTY_ENTRY[column.type] * lacking
+        if sum(len(column.waiting) for column in self) > MAX_WAITING:
+            self.flush()
 
-    def _add(self, type_: str, prefix: str, rows: list[Mapping[str, Any]]) -> None:
-        known = self._known.setdefault((type_, prefix), {})
-        is_full = self.is_cut and len(self.columns) >= MAX_COLUMNS
-        if not is_full and set().union(*rows) - known.keys():
-            self._find(type_, prefix, rows)
-        default = math.nan if type_ == "number" else None
-        for key, column in known.items():
-            self._write(column, self._encoded(column, [row.get(key, default) for row in rows]))
+    def flush(self) -> None:
+        """Write to the files what was appended."""
+        for column in self:
+            with column.file.open("ab") as file:
+                file.write(column.waiting)
+            column.waiting.clear()
+        self._written = self.rows
 
-    def _find(self, type_: str, prefix: str, rows: list[Mapping[str, Any]]) -> None:
-        """Begin the columns that are new in these rows."""
-        known = self._known[type_, prefix]
-        for key in dict.fromkeys(key for row in rows for key in row):
-            if key in known:
-                continue
-            name = prefix + key
-            if name in self.columns:  # such as a column of the task with the name of one of ours
-                name = f"task.{name}"
-            if len(self.columns) >= MAX_COLUMNS:
-                self.is_cut = True
-                break
-            if len(name) > MAX_NAME or name in self.columns:
-                self.is_cut = True
-            else:
-                known[key] = self._new(Column(name, type_, (type_, prefix, key), self._next()))
+    def _columns_of(self, batch: Batch) -> Iterator[tuple[Column, list[Any]]]:
+        given: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("number", batch.numbers), ("category", batch.categories), ("text", batch.texts),
+        )  # fmt: skip
+        for type_, columns in given:
+            for name, values in columns.items():
+                column = self._column(type_, name)
+                if column is not None:
+                    yield column, values
+        for prefix, rows in batch.spread.items():
+            for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
+                column = self._column("number", prefix + name)
+                if column is not None:
+                    yield column, [row.get(name, math.nan) for row in rows]
 
-    def _new(self, column: Column) -> Column:
-        column.file.write_bytes(b"")
-        empty = {"number": math.nan, "category": -1, "text": b""}[column.type]
-        for start in range(0, self.rows, BLOCK):
-            count = min(BLOCK, self.rows - start)
-            self._write(column, np.full(count, empty, TYPES[column.type]))
-        self.columns[column.name] = column
+    def _column(self, type_: str, key: str) -> Column | None:
+        """The column of that name, a new one if there is none; None if it is left out."""
+        column = self._known.get((type_, key))
+        if column is not None:
+            return column
+        # A column of the task may have the name of one of ours.
+        name = f"task.{key}" if key in self.columns else key
+        is_full = len(self.columns) >= MAX_COLUMNS
+        if is_full or len(name) > MAX_NAME or name in self.columns:
+            self.is_cut = True
+            return None
+        column = Column(name, type_, (type_, key), self._next())
+        with column.file.open("wb") as file:
+            for start in range(0, self._written, BLOCK):
+                file.write(EMPTY_ENTRY[type_] * min(BLOCK, self._written - start))
+        column.waiting += EMPTY_ENTRY[type_] * (self.rows - self._written)
+        self._hold(column)
         return column
 
-    def _encoded(self, column: Column, values: list[Any]) -> Array:
+    def _encoded(self, column: Column, values: list[Any]) -> bytes:
         if column.type == "number":
             return _floats(values)
         if column.type == "category":
@@ -174,9 +199,11 @@ class ColumnStore:
             if codes is not None:
                 return codes
             self._make_text(column)
-        return np.array(list(map(key_of, values)), TYPES["text"])
+        if not any(values):  # as usual for errors
+            return EMPTY_ENTRY["text"] * len(values)
+        return b"".join([key_of(value).ljust(KEY, b"\0") for value in values])
 
-    def _codes(self, column: Column, values: list[str | None]) -> Array | None:
+    def _codes(self, column: Column, values: list[str | None]) -> bytes | None:
         """The codes of values; None if there are too many of them."""
         known = column.values
         before = len(known)
@@ -186,22 +213,20 @@ class ColumnStore:
         self._values += len(known) - before
         if len(known) > MAX_VALUES or self._values > MAX_ALL_VALUES:
             return None
-        return np.array([known.get(value, -1) for value in values], TYPES["category"])  # type: ignore[arg-type]
+        codes = [-1 if value is None else known[value] for value in values]
+        return np.array(codes, TYPES["category"]).tobytes()
 
     def _make_text(self, column: Column) -> None:
         """Make a text of a category that has too many values."""
+        self.flush()
         keys = np.array([*map(key_of, column.values), b""], TYPES["text"])  # -1 is the last
-        codes, file = column.file, column.file.with_suffix(".text")
-        with file.open("wb") as out:
-            for part in self._blocks(codes, TYPES["category"]):
-                out.write(keys[part].tobytes())
-        file.replace(codes)
+        draft = column.file.with_suffix(".text")
+        with draft.open("wb") as file:
+            for codes in self._blocks(column):
+                file.write(keys[codes].tobytes())
+        draft.replace(column.file)
         self._values -= len(column.values)
         column.type, column.values = "text", {}
-
-    def _write(self, column: Column, data: Array) -> None:
-        with column.file.open("ab") as file:
-            file.write(data.tobytes())
 
     # Reading
 
@@ -218,16 +243,15 @@ class ColumnStore:
             the keys of texts.
         """
         column = self.columns[name]
-        return _read(column.file, TYPES[column.type], start, self.rows - start, count)
+        return _read(column, start, self.rows - start if count is None else count)
 
     def blocks(self, name: str) -> Iterator[Array]:
         """The entries of a column, part by part."""
-        column = self.columns[name]
-        return self._blocks(column.file, TYPES[column.type])
+        return self._blocks(self.columns[name])
 
-    def _blocks(self, file: Path, type_: np.dtype[Any]) -> Iterator[Array]:
-        for start in range(0, self.rows, BLOCK):
-            yield _read(file, type_, start, self.rows - start, BLOCK)
+    def _blocks(self, column: Column) -> Iterator[Array]:
+        for start in range(0, self._written, BLOCK):
+            yield _read(column, start, min(BLOCK, self._written - start))
 
     def hashes(self, name: str) -> Array:
         """A 64-bit hash of each entry of a text column, (rows,)."""
@@ -266,15 +290,18 @@ class ColumnStore:
         return min(len(os.path.commonprefix([low or b"", high])), KEY - 1)
 
 
-def _read(file: Path, type_: np.dtype[Any], start: int, most: int, count: int | None) -> Array:
-    count = most if count is None else min(count, most)
-    return np.fromfile(file, type_, count, offset=start * type_.itemsize)
+def _read(column: Column, start: int, count: int) -> Array:
+    type_ = TYPES[column.type]
+    return np.fromfile(column.file, type_, count, offset=start * type_.itemsize)
 
 
-def _floats(values: list[Any]) -> Array:
+def _floats(values: list[Any]) -> bytes:
     try:
-        found = np.frombuffer(array("d", values))
+        found = array("d", values)
     except (TypeError, OverflowError):  # not only numbers
         numbers = map(as_score, values)
-        found = np.array([math.nan if each is None else each for each in numbers])
-    return np.where(np.isfinite(found), found, math.nan).astype(TYPES["number"], copy=False)
+        found = array("d", [math.nan if each is None else each for each in numbers])
+    entries = np.frombuffer(found)
+    if np.isinf(entries).any():
+        entries = np.where(np.isinf(entries), math.nan, entries)
+    return entries.tobytes()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from math import inf
+from math import inf, nan
+from statistics import median_low
 from typing import Any, TypeAlias
 
 from guerdon._validation import as_score
 from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rollouts.scoring.summary import kind_of_failure
-from guerdon.viewer.columns import EMPTY, Record
+from guerdon.viewer.columns import EMPTY, Batch
 
 Row: TypeAlias = "dict[str, Any]"
 
@@ -20,6 +20,8 @@ Row: TypeAlias = "dict[str, Any]"
 MAX_VALUE = 200
 
 RESULT_KEYS = ResultRow.__required_keys__ | ResultRow.__optional_keys__ | {"trees"}
+# The key that every row of a kind has.
+REQUIRED = {"rows": "score", "diff": "before", "log": "step", "arena": "world", "rollouts": None}
 # Keys of a rollout that are not columns of its task.
 ROLLOUT_KEYS = frozenset(("id", "group", "messages"))
 
@@ -31,7 +33,7 @@ def kind_of(row: Row) -> str | None:
         >>> kind_of({"id": 1, "score": 0.5, "components": {}}), kind_of({"x": 1})
         ('rows', None)
     """
-    if "arena" in row and "protocol" in row:
+    if is_header(row):
         return "arena"
     if isinstance(row.get("before"), dict) and isinstance(row.get("after"), dict):
         return "diff"
@@ -42,23 +44,25 @@ def kind_of(row: Row) -> str | None:
     return "rollouts" if "messages" in row else None
 
 
-def record_of(kind: str, row: Row) -> Record | None:
-    """What a row adds to the columns of a file; None for a line without results.
+def is_header(row: Row) -> bool:
+    """Whether it is the first line of a file of the arena, which has no results."""
+    return "arena" in row and "protocol" in row
+
+
+def reduction_of(kind: str) -> Callable[[Row], Row]:
+    """A function that removes from a row what `batch_of` doesn't need, so that it is freed."""
+    return _reduced_rollout if kind == "rollouts" else lambda row: row
+
+
+def batch_of(kind: str, rows: Sequence[Row]) -> Batch:
+    """What rows add to the columns of a file.
 
     Args:
         kind: As `kind_of` returns it.
-        row: The row. Almost anything may be missing, or be of another type.
-
-    Raises:
-        KeyError: The row is none of this kind.
+        rows: The rows, reduced by `reduction_of`; an empty one stands for a line that can't be read. Anything may be missing,
+            or be of another type.
     """
-    return _RECORDS[kind](row)
-
-
-def unreadable(kind: str, error: str, id: str | None) -> Record:
-    """What a line adds that can't be read."""
-    categories = {"status": "unreadable"} if kind in ("rows", "diff") else EMPTY
-    return Record(categories=categories, texts={"id": id, "error": error})
+    return _BATCHES[kind](rows)
 
 
 def text_of(value: Any) -> str | None:
@@ -85,55 +89,85 @@ def label_of(value: Any) -> str | None:
 # Rows --------------------------------------------------------------------------------------------
 
 
-def _result(row: Row) -> Record:
-    score = row["score"]
-    is_scored = score is not None and row.get("is_score_valid") is not False
-    error = row.get("error")
-    categories = {
-        "status": "scored" if is_scored else "failed",
-        "group": label_of(row.get("group")),
-    }
-    numbers: Row = {"score": score} if is_scored else {}
-    if not is_scored:
-        categories["failure"] = kind_of_failure(str(error or ""))
-    rewards = row.get("step_rewards")
-    if isinstance(rewards, list):
-        numbers["turns"] = len(rewards)
-    steps = row.get("steps")
-    if steps and isinstance(steps, list):
-        numbers |= _advantages(steps)
-    if not row.keys() <= RESULT_KEYS:
-        _add_columns(row, RESULT_KEYS, numbers, categories)
-    # The components of a failed row are those up to the failure: no mean contains them.
-    spread = {"components.": _mapping(row.get("components"))} if is_scored else EMPTY
-    texts = {"id": text_of(row.get("id")), "error": text_of(error)}
-    return Record(numbers, categories, texts, spread)
+def _results(rows: Sequence[Row]) -> Batch:
+    scores = [row.get("score") for row in rows]
+    valid = [row.get("is_score_valid") is not False for row in rows]
+    scored = [is_valid and score is not None for is_valid, score in zip(valid, scores, strict=True)]
+    errors = [text_of(row.get("error")) for row in rows]
+    batch = Batch(
+        len(rows),
+        {"score": scores if all(scored) else _where(scored, scores), "turns": _turns(rows)},
+        {
+            "status": ["scored" if each else "failed" for each in scored],
+            "group": [label_of(row.get("group")) for row in rows],
+        },
+        {"id": [text_of(row.get("id")) for row in rows], "error": errors},
+        # The components of a failed row are those up to the failure: no mean contains them.
+        {"components.": [_mapping(row, "components") if each else EMPTY
+                         for each, row in zip(scored, rows, strict=True)]},
+    )  # fmt: skip
+    if not all(scored):
+        batch.categories["failure"] = [
+            None if each else kind_of_failure(error or "")
+            for each, error in zip(scored, errors, strict=True)
+        ]
+    if any("steps" in row for row in rows):
+        _add_advantages(batch, rows)
+    _add_columns(batch, rows, RESULT_KEYS)
+    return batch
 
 
-def _advantages(steps: list[Any]) -> dict[str, float]:
-    found = [step.get("advantage") for step in steps if isinstance(step, dict)]
-    known = [each for each in found if isinstance(each, int | float)]
-    if not known:
-        return {}
-    mean = sum(known) / len(known)
-    return {"advantage.min": min(known), "advantage.mean": mean, "advantage.max": max(known)}
+def _where(chosen: Sequence[bool], values: Sequence[Any]) -> list[Any]:
+    return [value if each else nan for each, value in zip(chosen, values, strict=True)]
 
 
-def _add_columns(
-    row: Row, known: frozenset[str], numbers: Row, categories: dict[str, str | None]
-) -> None:
-    """Add the other columns of a row: floats as numbers, other short values as categories."""
-    for name, value in row.items():
-        if name in known:
-            continue
-        if isinstance(value, float):
-            numbers[name] = value
-        elif isinstance(value, bool | int) or (isinstance(value, str) and len(value) <= MAX_VALUE):
-            categories[name] = text_of(value)
+def _mapping(row: Row, name: str) -> Mapping[str, Any]:
+    value = row.get(name)
+    return value if type(value) is dict else EMPTY
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else EMPTY
+def _list(row: Row, name: str) -> list[Any]:
+    value = row.get(name)
+    return value if type(value) is list else []
+
+
+def _turns(rows: Sequence[Row]) -> list[float]:
+    return [len(each) if type(each := row.get("step_rewards")) is list else nan for row in rows]
+
+
+def _add_advantages(batch: Batch, rows: Sequence[Row]) -> None:
+    """Add the least, the mean and the greatest of the advantages of each row's steps."""
+    found: list[list[float]] = []
+    for row in rows:
+        steps = _list(row, "steps")
+        try:
+            found.append([value for step in steps if (value := step.get("advantage")) is not None])
+        except AttributeError:  # a step that isn't an object
+            found.append([])
+    try:
+        means = [sum(each) / len(each) if each else nan for each in found]
+        batch.numbers["advantage.min"] = [min(each, default=nan) for each in found]
+        batch.numbers["advantage.mean"] = means
+        batch.numbers["advantage.max"] = [max(each, default=nan) for each in found]
+    except TypeError:  # an advantage that isn't a number: those of these rows aren't shown
+        return
+
+
+def _add_columns(batch: Batch, rows: Sequence[Row], known: frozenset[str]) -> None:
+    """Add the other columns: numbers if some have a fraction, else short values as categories."""
+    for name in set().union(*rows) - known:
+        values = [row.get(name) for row in rows]
+        if float in map(type, values):
+            batch.numbers[name] = values
+        labels = [_short(value) for value in values]
+        if any(label is not None for label in labels):
+            batch.categories[name] = labels
+
+
+def _short(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value if len(value) <= MAX_VALUE else None
+    return str(value) if isinstance(value, int) else None  # a bool is an int
 
 
 # The others --------------------------------------------------------------------------------------
@@ -146,68 +180,102 @@ STATUS = {
 }
 
 
-def _comparison(row: Row) -> Record:
-    before, after = _mapping(row["before"]), _mapping(row["after"])
-    scores = as_score(before.get("score")), as_score(after.get("score"))
-    numbers = {"before": scores[0], "after": scores[1]}
-    if scores[0] is not None and scores[1] is not None:
-        numbers["difference"] = scores[1] - scores[0]
-    status = STATUS[scores[0] is not None, scores[1] is not None]
-    spread = {
-        f"{name}.": _mapping(side.get("components"))
-        for name, side in (("before", before), ("after", after))
-        if side.get("score") is not None
-    }
-    errors = [str(each["error"]) for each in (before, after) if each.get("error") is not None]
-    texts = {"id": text_of(row.get("id")), "error": "; ".join(errors) or None}
-    categories = {"status": status, "group": label_of(row.get("group"))}
-    return Record(numbers, categories, texts, spread)
+def _comparisons(rows: Sequence[Row]) -> Batch:
+    before, after = ([_mapping(row, side) for row in rows] for side in ("before", "after"))
+    pairs = [
+        (as_score(one.get("score")), as_score(other.get("score")))
+        for one, other in zip(before, after, strict=True)
+    ]
+    return Batch(
+        len(rows),
+        {
+            "before": [one for one, _ in pairs],
+            "after": [other for _, other in pairs],
+            "difference": [None if None in pair else pair[1] - pair[0] for pair in pairs],  # type: ignore[operator]
+        },
+        {
+            "status": [STATUS[one is not None, other is not None] for one, other in pairs],
+            "group": [label_of(row.get("group")) for row in rows],
+        },
+        {
+            "id": [text_of(row.get("id")) for row in rows],
+            "error": [
+                text_of(one.get("error") or other.get("error"))
+                for one, other in zip(before, after, strict=True)
+            ],
+        },
+        {f"{side}.": [_mapping(each, "components") if each.get("score") is not None else EMPTY
+                      for each in sides]
+         for side, sides in (("before", before), ("after", after))},
+    )  # fmt: skip
 
 
-def _logged(row: Row) -> Record:
-    spread = {f"{name}.": _mapping(row.get(name)) for name in ("components", "weights")}
-    spread["invalid."] = dict.fromkeys(_mapping(row.get("invalid")), 1.0)
-    categories = {name: label_of(row.get(name)) for name in ("kind", "env_id", "episode")}
-    numbers = {"step": row["step"], "reward": row.get("reward"), "time": row.get("time")}
-    texts = {"id": text_of(row.get("id")), "error": text_of(row.get("reward_error"))}
-    return Record(numbers, categories, texts, spread)
+def _records(rows: Sequence[Row]) -> Batch:
+    spread = {f"{name}.": [_mapping(row, name) for row in rows] for name in PARTS_OF_RECORD}
+    spread["invalid."] = [dict.fromkeys(each, 1.0) for each in spread["invalid."]]
+    return Batch(
+        len(rows),
+        {name: [row.get(name) for row in rows] for name in ("step", "reward", "time")},
+        {name: [label_of(row.get(name)) for row in rows] for name in ("kind", "env_id", "episode")},
+        {
+            "id": [text_of(row.get("id")) for row in rows],
+            "error": [text_of(row.get("reward_error")) for row in rows],
+        },
+        spread,
+    )
 
 
-# Numbers of a result of the arena: as they are, and lists with an entry for each seed.
+PARTS_OF_RECORD = ("components", "weights", "invalid")
+
+# Numbers of a result of the arena, and lists of numbers with one for each seed.
 OF_METHOD = ("learning_rate", "uniform", "optimum", "coverage", "seconds")
 OF_SEEDS = ("area", "final", "updates", "steps")
 
 
-def _of_arena(row: Row) -> Record | None:
-    if "protocol" in row:
-        return None
-    numbers = {name: row.get(name) for name in OF_METHOD}
-    for name in OF_SEEDS:
-        found = row.get(name)
-        if isinstance(found, list) and found:
-            # As in the arena's table: the lower median, where a target that wasn't reached is ∞.
-            known = (as_score(value) for value in found)
-            numbers[name] = statistics.median_low(inf if each is None else each for each in known)
-    categories = {name: label_of(row[name]) for name in ("world", "method")}
-    return Record(numbers, categories, {"error": text_of(row.get("error"))})
+def _methods(rows: Sequence[Row]) -> Batch:
+    numbers = {name: [row.get(name) for row in rows] for name in OF_METHOD}
+    numbers |= {name: [_median(_list(row, name)) for row in rows] for name in OF_SEEDS}
+    categories = {name: [label_of(row.get(name)) for row in rows] for name in ("world", "method")}
+    errors = {"error": [text_of(row.get("error")) for row in rows]}
+    return Batch(len(rows), numbers, categories, errors)
 
 
-def _rollout(row: Row) -> Record:
+def _median(values: list[Any]) -> float:
+    """As in the arena's table: the lower median, where a target that wasn't reached is ∞."""
+    known = (as_score(value) for value in values)
+    return median_low(inf if each is None else each for each in known) if values else nan
+
+
+def _rollouts(rows: Sequence[Row]) -> Batch:
+    counts = [row["messages"] if row else (nan, nan, nan) for row in rows]
+    numbers: dict[str, list[Any]] = dict(
+        zip(
+            ("turns", "tool_calls", "characters"), map(list, zip(*counts, strict=True)), strict=True
+        )
+    )
+    batch = Batch(len(rows), numbers, texts={"id": [text_of(row.get("id")) for row in rows]})
+    _add_columns(batch, rows, ROLLOUT_KEYS)
+    return batch
+
+
+def _reduced_rollout(row: Row) -> Row:
+    """A rollout with numbers in place of its messages: the assistant's turns, calls, characters."""
+    if row:
+        row["messages"] = _count(_list(row, "messages"))
+    return row
+
+
+def _count(messages: list[Any]) -> tuple[int, int, int]:
     turns = calls = characters = 0
-    messages = row.get("messages")
-    for message in messages if isinstance(messages, list) else ():
-        if not isinstance(message, dict):
+    for message in messages:
+        if type(message) is not dict:
             continue
         content = message.get("content")
         characters += len(content if type(content) is str else text_of_parts(content))
         if message.get("role") == "assistant":
             turns += 1
-            made = message.get("tool_calls")
-            calls += len(made) if isinstance(made, list) else 0
-    numbers: Row = {"turns": turns, "tool_calls": calls, "characters": characters}
-    categories: dict[str, str | None] = {}
-    _add_columns(row, ROLLOUT_KEYS, numbers, categories)
-    return Record(numbers, categories, {"id": text_of(row.get("id"))})
+            calls += len(_list(message, "tool_calls"))
+    return turns, calls, characters
 
 
 def text_of_parts(content: Any) -> str:
@@ -219,10 +287,10 @@ def text_of_parts(content: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-_RECORDS: dict[str, Callable[[Row], Record | None]] = {
-    "rows": _result,
-    "diff": _comparison,
-    "log": _logged,
-    "arena": _of_arena,
-    "rollouts": _rollout,
+_BATCHES: dict[str, Callable[[Sequence[Row]], Batch]] = {
+    "rows": _results,
+    "diff": _comparisons,
+    "log": _records,
+    "arena": _methods,
+    "rollouts": _rollouts,
 }

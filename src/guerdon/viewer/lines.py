@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import IO, Any, NamedTuple
+from collections.abc import Iterator
+from typing import IO, Any, TypeAlias
+
+from pydantic_core import from_json
 
 from guerdon.rollouts.scoring.reading import BOM
 
@@ -14,64 +16,50 @@ MAX_ROW = 8 * 2**20
 # Bytes that are read at once of a longer row.
 PIECE = 2**20
 
-_ID = re.compile(rb'\s*\{\s*"id"\s*:\s*("(?:[^"\\]|\\.){0,500}"|-?\d{1,30})')
+_ID = re.compile(rb'\s*\{\s*"id"\s*:\s*("[^"\\]{0,500}"|-?\d{1,30})')
 
 
-class Line(NamedTuple):
-    """A line of a file that isn't blank.
-
-    Attributes:
-        offset: Where it begins.
-        length: Its bytes, the line break included.
-        data: Its content; of a line longer than `MAX_ROW` the beginning.
-        is_whole: Whether it ends with a line break.
-    """
-
-    offset: int
-    length: int
-    data: bytes
-    is_whole: bool
+# The offset and the length of a line, whether it ends with a line break, its row, and what is wrong
+# with that: an empty text if it is valid.
+Line: TypeAlias = "tuple[int, int, bool, dict[str, Any], str]"
 
 
-def read_lines(file: IO[bytes], offset: int) -> Iterator[Line]:
-    """Yield the lines of a file from an offset on."""
+def read_rows(file: IO[bytes], offset: int) -> Iterator[Line]:
+    """Yield the lines of a file from an offset on, without blank ones."""
     file.seek(offset)
     while data := file.readline(MAX_ROW + 1):
-        length, last = len(data), data
-        while len(data) > MAX_ROW and last and not last.endswith(b"\n"):
-            last = file.readline(PIECE)
-            length += len(last)
+        length = len(data)
+        is_whole = data.endswith(b"\n")
+        while length > MAX_ROW and not is_whole and (more := file.readline(PIECE)):
+            length += len(more)
+            is_whole = more.endswith(b"\n")
         if offset == 0:
             data = data.removeprefix(BOM)
         if not data.isspace():
-            yield Line(offset, length, data, (last or data).endswith(b"\n"))
+            yield offset, length, is_whole, *decode_row(data, length)
         offset += length
 
 
-def id_of(data: bytes) -> Any:
-    """The id of a row that is too long to be read, if it is its first key; otherwise None."""
-    found = _ID.match(data)
+def decode_row(data: bytes, length: int) -> tuple[dict[str, Any], str]:
+    """The row of a line, and what is wrong with it: an empty text if it is valid.
+
+    Args:
+        data: The line; at least its first `MAX_ROW` bytes.
+        length: Its length. Of a row that is too long, only the id is known, if it is its first key.
+    """
+    if length > MAX_ROW:
+        found = _ID.match(data)
+        row = {} if found is None else {"id": json.loads(found[1])}
+        return row, f"the row has {length:,} bytes, more than {MAX_ROW:,}"
     try:
-        return None if found is None else json.loads(found[1])
-    except ValueError:
-        return None
+        row = _decode(data)
+    except (ValueError, RecursionError) as error:
+        return {}, f"the line is not valid JSON: {error}"
+    return (row, "") if type(row) is dict else ({}, "the line is not an object")
 
 
-def _make_decode() -> Callable[[bytes], Any]:
+def _decode(data: bytes) -> Any:
     try:
-        import msgspec
-    except ImportError:
-        return json.loads
-    decode = msgspec.json.Decoder().decode
-
-    def decode_or_load(data: bytes) -> Any:
-        try:
-            return decode(data)
-        except Exception:  # what only json accepts: NaN, a lone surrogate
-            return json.loads(data)
-
-    return decode_or_load
-
-
-# Decodes a row; raises a ValueError or a RecursionError.
-decode = _make_decode()
+        return from_json(data, cache_strings="keys")  # takes half the time of json
+    except ValueError:  # perhaps a lone surrogate, which only json accepts
+        return json.loads(data)
