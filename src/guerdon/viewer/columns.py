@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +35,11 @@ MAX_WAITING = 8 * 2**20
 # Rows that are read or written at once.
 BLOCK = 65_536
 
-TYPES = {"number": np.dtype("<f8"), "category": np.dtype("<i4"), "text": np.dtype(f"S{KEY}")}
+TYPES: dict[str, np.dtype[Any]] = {
+    "number": np.dtype("<f8"),
+    "category": np.dtype("<i4"),
+    "text": np.dtype(f"S{KEY}"),
+}
 EMPTY_ENTRY = {
     "number": np.float64(math.nan).tobytes(),
     "category": np.int32(-1).tobytes(),
@@ -253,17 +256,14 @@ class ColumnStore:
         for start in range(0, self._written, BLOCK):
             yield _read(column, start, min(BLOCK, self._written - start))
 
-    def hashes(self, name: str) -> Array:
-        """A 64-bit hash of each entry of a text column, (rows,)."""
-        found = np.empty(self.rows, np.uint64)
-        for number, keys in enumerate(self.blocks(name)):
-            words = keys.view(np.uint64).reshape(len(keys), -1)
+    def hashes(self, name: str) -> Iterator[Array]:
+        """A 64-bit hash of each entry of a text column, part by part; 0 for no text."""
+        for keys in self.blocks(name):
             mixed = np.zeros(len(keys), np.uint64)
-            for word in words.T:
+            for word in keys.view(np.uint64).reshape(len(keys), -1).T:
                 mixed = (mixed ^ word) * np.uint64(0x9E3779B97F4A7C15)
                 mixed ^= mixed >> np.uint64(29)
-            found[number * BLOCK : number * BLOCK + len(keys)] = mixed
-        return found
+            yield mixed
 
     def sort_keys(self, name: str) -> Array:
         """The bytes of a text column that differ, (rows,), for sorting in little memory."""
@@ -287,7 +287,8 @@ class ColumnStore:
                 least, greatest = np.sort(present)[[0, -1]]
                 low = least if low is None else min(low, least)
                 high = max(high, greatest)
-        return min(len(os.path.commonprefix([low or b"", high])), KEY - 1)
+        pairs = enumerate(zip(low or b"", high, strict=False))
+        return next((at for at, (one, other) in pairs if one != other), 0)
 
 
 def _read(column: Column, start: int, count: int) -> Array:

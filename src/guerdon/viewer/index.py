@@ -1,4 +1,4 @@
-"""`FileIndex`: where the rows of a JSONL file are, and their columns, without the rows themselves."""
+"""`FileIndex`: where the rows of a JSONL file are, and their columns."""
 
 from __future__ import annotations
 
@@ -133,8 +133,13 @@ class FileIndex:
         return self.store.rows
 
     @property
-    def bytes(self) -> int:
-        """The size of the file."""
+    def seen(self) -> tuple[int, ...]:
+        """The inode, the size and the time of change of the file that is indexed."""
+        return self._state.seen
+
+    @property
+    def size(self) -> int:
+        """The size of the file, in bytes."""
         return self._state.seen[1]
 
     @property
@@ -146,6 +151,15 @@ class FileIndex:
     def unreadable(self) -> int:
         """How many rows can't be read: they aren't valid, or are longer than 8 MiB."""
         return self._state.unreadable
+
+    def duplicates(self) -> int:
+        """How many rows have the id of an earlier row."""
+        if "id" not in self.store.columns:
+            return 0
+        with self.lock:
+            keys = np.concatenate([*self.store.hashes("id"), np.empty(0, np.uint64)])
+        keys = keys[keys != 0]  # that of no id
+        return len(keys) - len(np.unique(keys))
 
     # Rows
 

@@ -59,8 +59,8 @@ def batch_of(kind: str, rows: Sequence[Row]) -> Batch:
 
     Args:
         kind: As `kind_of` returns it.
-        rows: The rows, reduced by `reduction_of`; an empty one stands for a line that can't be read. Anything may be missing,
-            or be of another type.
+        rows: The rows, reduced by `reduction_of`; an empty one stands for a line that can't be
+            read. Anything may be missing, or be of another type.
     """
     return _BATCHES[kind](rows)
 
@@ -96,7 +96,7 @@ def _results(rows: Sequence[Row]) -> Batch:
     errors = [text_of(row.get("error")) for row in rows]
     batch = Batch(
         len(rows),
-        {"score": scores if all(scored) else _where(scored, scores), "turns": _turns(rows)},
+        {"score": scores if all(scored) else _where(scored, scores)},
         {
             "status": ["scored" if each else "failed" for each in scored],
             "group": [label_of(row.get("group")) for row in rows],
@@ -106,6 +106,9 @@ def _results(rows: Sequence[Row]) -> Batch:
         {"components.": [_mapping(row, "components") if each else EMPTY
                          for each, row in zip(scored, rows, strict=True)]},
     )  # fmt: skip
+    turns = [len(each) if type(each := row.get("step_rewards")) is list else None for row in rows]
+    if any(turns):
+        batch.numbers["turns"] = turns
     if not all(scored):
         batch.categories["failure"] = [
             None if each else kind_of_failure(error or "")
@@ -121,7 +124,7 @@ def _where(chosen: Sequence[bool], values: Sequence[Any]) -> list[Any]:
     return [value if each else nan for each, value in zip(chosen, values, strict=True)]
 
 
-def _mapping(row: Row, name: str) -> Mapping[str, Any]:
+def _mapping(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = row.get(name)
     return value if type(value) is dict else EMPTY
 
@@ -129,10 +132,6 @@ def _mapping(row: Row, name: str) -> Mapping[str, Any]:
 def _list(row: Row, name: str) -> list[Any]:
     value = row.get(name)
     return value if type(value) is list else []
-
-
-def _turns(rows: Sequence[Row]) -> list[float]:
-    return [len(each) if type(each := row.get("step_rewards")) is list else nan for row in rows]
 
 
 def _add_advantages(batch: Batch, rows: Sequence[Row]) -> None:
