@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from guerdon._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from guerdon.viewer.app import *
+    from guerdon.viewer.files import *
     from guerdon.viewer.index import *
+    from guerdon.viewer.report import *
 
-__getattr__, __dir__ = lazy_names(__name__, "index")
+__getattr__, __dir__ = lazy_names(__name__, "index", "files", "report", "app")

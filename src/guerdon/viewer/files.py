@@ -15,6 +15,8 @@ from guerdon.viewer.index import FileIndex
 from guerdon.viewer.kinds import Row, text_of, text_of_parts
 from guerdon.viewer.searching import rows_with
 
+__all__ = ["ViewedFile"]
+
 # Rows of one answer, and their bytes.
 MAX_ROWS = 200
 MAX_BYTES = 8 * 2**20
