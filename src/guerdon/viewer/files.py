@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from guerdon.errors import InvalidArgumentError
-from guerdon.rollouts.scoring.result_rows import ResultRow, encode_row
+from guerdon.rollouts.scoring.result_rows import encode_row
 from guerdon.viewer.columns import MAX_COLUMNS, TYPES, Array, Column
 from guerdon.viewer.index import FileIndex
 from guerdon.viewer.kinds import Row, text_of, text_of_parts
@@ -177,9 +177,9 @@ class ViewedFile:
         lines, size = [], 0
         for row in rows:
             joined = self.joined_row(row)
-            line = _encoded(_brief(joined) if brief else joined)
+            line = encode_row(_brief(joined) if brief else joined)
             if size + len(line) > MAX_BYTES:
-                line = _encoded({"_too_large": len(line), "id": joined.get("id")})
+                line = encode_row({"_too_large": len(line), "id": joined.get("id")})
             size += len(line)
             lines.append(line)
         return lines
@@ -208,10 +208,6 @@ class ViewedFile:
             found = np.union1d(found, np.flatnonzero(joined)).astype(np.int32)
             is_cut = is_cut or is_also_cut
         return found, is_cut
-
-
-def _encoded(row: Row) -> bytes:
-    return encode_row(cast("ResultRow", row))
 
 
 def _join(index: FileIndex, other: FileIndex) -> Array:
