@@ -11,8 +11,9 @@ from guerdon.errors import GuerdonError
 
 __all__: list[str] = []
 
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
+_IMPORT = re.compile(r'^import \{ [\w$]+(?:, [\w$]+)* \} from "\./([\w-]+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|class|const|let) )", re.MULTILINE)
+_NAME = re.compile(r"^(?:async function\*?|function\*?|class|const|let) +([\w$]+)", re.MULTILINE)
 _LINK = '<link rel="stylesheet" href="style.css">'
 _SCRIPT = '<script type="module" src="main.js"></script>'
 _CHARSET = '<meta charset="utf-8">'
@@ -22,17 +23,18 @@ def bundled_modules(page: Path, main: str = "main.js") -> str:
     """The modules that a module imports, and itself, as one module.
 
     Each is after those that it imports. They must import names from each other with
-    ``import { a, b } from "./x.js";``, without renaming them, and all their names at the top level
-    must be different.
+    ``import { a, b } from "./x.js";``, without renaming them, and define different names at the top
+    level.
 
     Args:
         page: The folder of the modules.
         main: The module to begin with.
 
     Raises:
-        GuerdonError: A module imports or exports in another way.
+        GuerdonError: A module imports or exports in another way, or two define the same name.
     """
     sources: dict[str, str] = {}
+    owners: dict[str, str] = {}
     pending: set[str] = set()
 
     def add(name: str) -> None:
@@ -45,6 +47,9 @@ def bundled_modules(page: Path, main: str = "main.js") -> str:
         source = _EXPORT.sub("", _IMPORT.sub("", source))
         if found := re.search(r"^(?:import|export)\b.*", source, re.MULTILINE):
             raise GuerdonError(f"{name} can't be in a report: {found[0]!r:.100}")
+        for own in _NAME.findall(source):
+            if owners.setdefault(own, name) != name:
+                raise GuerdonError(f"{name} and {owners[own]} both define {own}")
         sources[name] = source
 
     add(main)

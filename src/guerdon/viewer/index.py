@@ -217,8 +217,6 @@ class FileIndex:
                     self._state.tail = _tail(file, self._state.end)
             except OSError as error:
                 raise InvalidArgumentError(f"can't read {self.path}: {error.strerror}") from error
-            if not self.kind:
-                raise InvalidArgumentError(f"{self.path} has no rows: it is empty, or cut off")
             self._state.seen = seen
             self._save()
             return True
@@ -283,7 +281,7 @@ class FileIndex:
         self.store.append(batch)
 
     def _find_kind(self, file: IO[bytes]) -> str:
-        """The kind of the first row that can be read; empty if there is none."""
+        """The kind of the first row that can be read."""
         for *_, row, problem in itertools.islice(read_rows(file, 0), MAX_BAD):
             if problem:
                 continue
@@ -295,7 +293,9 @@ class FileIndex:
                     f"first has the keys {', '.join(map(plain, list(row)[:8]))}"
                 )
             return kind
-        return ""
+        raise InvalidArgumentError(
+            f"{self.path} has no rows: it is empty or cut off, or its lines are no JSON objects"
+        )
 
     # The folder
 

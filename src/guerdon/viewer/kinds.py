@@ -91,8 +91,10 @@ def label_of(value: Any) -> str | None:
 
 def _results(rows: Sequence[Row]) -> Batch:
     scores = [row.get("score") for row in rows]
-    valid = [row.get("is_score_valid") is not False for row in rows]
-    scored = [is_valid and score is not None for is_valid, score in zip(valid, scores, strict=True)]
+    scored = [
+        as_score(score) is not None and row.get("is_score_valid") is not False
+        for score, row in zip(scores, rows, strict=True)
+    ]
     errors = [text_of(row.get("error")) for row in rows]
     batch = Batch(
         len(rows),
