@@ -163,7 +163,11 @@ def test_file_index_is_extended_when_the_file_grows(write, opened, restart, monk
     index = opened(path)
     starts = []
     real = lines.read_rows
-    spy = lambda file, offset: starts.append(offset) or real(file, offset)  # noqa: E731
+
+    def spy(file, offset, number):
+        starts.append(offset)
+        return real(file, offset, number)
+
     monkeypatch.setattr(index_module, "read_rows", spy)
     size = path.stat().st_size
     with path.open("a") as file:
@@ -251,7 +255,7 @@ def test_file_index_refuses_a_file_without_rows(tmp_path, opened, text, message)
 
 
 def test_file_index_refuses_a_missing_file(tmp_path, opened):
-    with pytest.raises(InvalidArgumentError, match="can't read .*none.jsonl: No such file"):
+    with pytest.raises(InvalidArgumentError, match=r"can't read .*none\.jsonl: No such file"):
         opened(tmp_path / "none.jsonl")
 
 
@@ -281,7 +285,8 @@ def test_file_index_reads_rows_whose_values_have_other_types(write, opened, valu
         "error",
         "steps",
     ]
-    rows = [row("a", 1.0), *({**row("b", 1.0), name: value} for name in names), dict.fromkeys(names, value)]  # fmt: skip
+    rows = [row("a", 1.0), *({**row("b", 1.0), name: value} for name in names)]
+    rows.append(dict.fromkeys(names, value))
     index = opened(write("s.jsonl", rows))
     assert index.rows == len(rows)
     scores = numbers(index, "score")
@@ -352,3 +357,33 @@ def test_column_store_adds_a_column_in_the_middle_of_a_file(tmp_path, monkeypatc
 def test_rollouts_of_a_conversation_without_messages_are_rows(write, opened):
     index = opened(write("r.jsonl", [rollout(1), {"id": 2, "ended": "invalid", "error": "no"}]))
     assert numbers(index, "turns") == [1, 0]
+
+
+def test_rollouts_without_an_id_have_the_number_of_their_line(tmp_path, opened):
+    lines = [rollout(None), rollout("b"), rollout(None)]
+    del lines[0]["id"], lines[2]["id"]
+    (tmp_path / "r.jsonl").write_text("\n\n".join(map(json.dumps, lines)) + "\n")
+    index = opened(tmp_path / "r.jsonl")
+    with (tmp_path / "r.jsonl").open("a") as file:
+        file.write(json.dumps(lines[0]) + "\n")
+    index.refresh()
+    assert index.store.read("id").tolist() == [b"1", b"b", b"5", b"6"]
+
+
+def test_columns_of_a_task_with_names_of_ours_get_a_prefix(write, opened):
+    index = opened(write("r.jsonl", [rollout(1, turns=7, score=0.5, failure="x")]))
+    assert numbers(index, "turns") == [1]
+    assert labels(index, "task.turns") == ["7"]
+    assert numbers(index, "task.score") == [0.5]
+
+
+def test_cache_folder_removes_indexes_of_files_that_are_gone(write, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    kept, gone = write("kept.jsonl", [row(1, 1.0)]), write("gone.jsonl", [row(1, 1.0)])
+    folders = []
+    for path in (kept, gone):
+        with FileIndex(path) as index:
+            folders.append(index.folder)
+    gone.unlink()
+    FileIndex(kept).close()
+    assert [folder.exists() for folder in folders] == [True, False]

@@ -162,5 +162,5 @@ def test_bundled_page_refuses_a_module_that_would_end_its_element(page, text):
 
 def test_bundled_page_refuses_a_page_of_another_form(page):
     (page / "index.html").write_text("<!doctype html>")
-    with pytest.raises(GuerdonError, match="the page must have .* once"):
+    with pytest.raises(GuerdonError, match=r"the page must have .* once"):
         bundle.bundled_page(page, "")

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from guerdon.errors import GuerdonError
 
-__all__: list[str] = []
-
 _IMPORT = re.compile(r'^import \{ [\w$]+(?:, [\w$]+)* \} from "\./([\w-]+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|class|const|let) )", re.MULTILINE)
 _NAME = re.compile(r"^(?:async function\*?|function\*?|class|const|let) +([\w$]+)", re.MULTILINE)

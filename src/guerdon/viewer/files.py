@@ -96,12 +96,13 @@ class ViewedFile:
 
     def _columns(self) -> dict[str, tuple[FileIndex, Column]]:
         """The columns of the rows and of their rollouts by name."""
-        found = {name: (self.index, each) for name, each in self.index.store.columns.items()}
-        for name, column in self.rollouts.store.columns.items() if self.rollouts else ():
-            if name in found and name not in ("id", "turns"):
-                name = f"task.{name}"
-            if self.rollouts is not None and name not in found:
-                found[name] = (self.rollouts, column)
+        # Copies: another thread may add columns of a file that has grown.
+        found = {name: (self.index, each) for name, each in dict(self.index.store.columns).items()}
+        if self.rollouts is not None:
+            for name, column in dict(self.rollouts.store.columns).items():
+                if name in found and name not in ("id", "turns", "error"):
+                    name = f"task.{name}"
+                found.setdefault(name, (self.rollouts, column))
         return found
 
     def columns(self, names: Sequence[str]) -> tuple[dict[str, Any], Iterator[Array]]:

@@ -60,6 +60,7 @@ class _State:
         unreadable: How many rows can't be read.
         is_cut: Whether the last line is cut off, or still being written.
         end: The bytes that are indexed.
+        line: The number of the last line of these.
         tail: The checksum of the last of them.
         seen: Inode, size and time of change of the file.
     """
@@ -68,6 +69,7 @@ class _State:
     unreadable: int = 0
     is_cut: bool = False
     end: int = 0
+    line: int = 0
     tail: int = 0
     seen: tuple[int, ...] = ()
 
@@ -238,15 +240,18 @@ class FileIndex:
         state.kind = state.kind or self._find_kind(file)
         state.is_cut = False
         reduce, key = reduction_of(state.kind), REQUIRED.get(state.kind)
+        is_rollout = state.kind == "rollouts"
         rows: list[Row] = []
         problems: dict[int, tuple[str, Any]] = {}  # the error and the id of unreadable ones
         places: list[tuple[int, int]] = []
         size = 0
-        for offset, length, is_whole, row, problem in read_rows(file, state.end):
+        for number, offset, length, is_whole, row, problem in read_rows(
+            file, state.end, state.line
+        ):
             if problem and not is_whole:
                 state.is_cut = True  # it may still be being written
                 break
-            state.end = offset + length
+            state.end, state.line = offset + length, number
             if not problem and key is not None and key not in row:
                 if is_header(row):
                     continue
@@ -254,6 +259,8 @@ class FileIndex:
             if problem:
                 problems[len(rows)] = problem, row.get("id")
                 row = {}
+            elif is_rollout:
+                row.setdefault("id", number)  # as `Rollout.from_row` does
             rows.append(reduce(row))
             places.append((offset, length))
             size += length
@@ -282,7 +289,7 @@ class FileIndex:
 
     def _find_kind(self, file: IO[bytes]) -> str:
         """The kind of the first row that can be read."""
-        for *_, row, problem in itertools.islice(read_rows(file, 0), MAX_BAD):
+        for *_, row, problem in itertools.islice(read_rows(file, 0, 0), MAX_BAD):
             if problem:
                 continue
             kind = kind_of(row)
@@ -306,6 +313,7 @@ class FileIndex:
         lock = try_lock(folder / "lock")
         if lock is not None:
             self._closing.callback(os.close, lock)
+            (folder / "path").write_bytes(os.fsencode(self.path))
             return folder
         temporary = tempfile.TemporaryDirectory(prefix="guerdon-view-")
         return Path(self._closing.enter_context(temporary))
@@ -349,10 +357,10 @@ def cache_folder() -> Path:
     """The folder of all indexes; those of files that don't exist any more are removed."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base, "guerdon", "view")
-    for saved in folder.glob("*/index.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            if not os.path.exists(json.loads(saved.read_bytes())["path"]):
-                shutil.rmtree(saved.parent)
+    for path in folder.glob("*/path"):
+        with contextlib.suppress(OSError):
+            if not os.path.exists(path.read_bytes()):
+                shutil.rmtree(path.parent)
     return folder
 
 

@@ -14,6 +14,11 @@ from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rollouts.scoring.summary import kind_of_failure
 from guerdon.viewer.columns import EMPTY, Batch
 
+# Columns that aren't in a row under their names.
+OWN_COLUMNS = frozenset(
+    ("id", "error", "score", "turns", "tool_calls", "characters", "status", "group", "failure")
+)
+
 Row: TypeAlias = "dict[str, Any]"
 
 # Characters of a value of a category; the digest of a longer one keeps it apart from others.
@@ -156,8 +161,9 @@ def _add_advantages(batch: Batch, rows: Sequence[Row]) -> None:
 
 def _add_columns(batch: Batch, rows: Sequence[Row], known: frozenset[str]) -> None:
     """Add the other columns: numbers if some have a fraction, else short values as categories."""
-    for name in set().union(*rows) - known:
-        values = [row.get(name) for row in rows]
+    for key in set().union(*rows) - known:
+        values = [row.get(key) for row in rows]
+        name = f"task.{key}" if key in OWN_COLUMNS else key
         if float in map(type, values):
             batch.numbers[name] = values
         labels = [_short(value) for value in values]

@@ -19,15 +19,22 @@ PIECE = 2**20
 _ID = re.compile(rb'\s*\{\s*"id"\s*:\s*("[^"\\]{0,500}"|-?\d{1,30})')
 
 
-# The offset and the length of a line, whether it ends with a line break, its row, and what is wrong
-# with that: an empty text if it is valid.
-Line: TypeAlias = "tuple[int, int, bool, dict[str, Any], str]"
+# The number of a line, its offset and its length, whether it ends with a line break, its row, and
+# what is wrong with that: an empty text if it is valid.
+Line: TypeAlias = "tuple[int, int, int, bool, dict[str, Any], str]"
 
 
-def read_rows(file: IO[bytes], offset: int) -> Iterator[Line]:
-    """Yield the lines of a file from an offset on, without blank ones."""
+def read_rows(file: IO[bytes], offset: int, number: int) -> Iterator[Line]:
+    """Yield the lines of a file that aren't blank.
+
+    Args:
+        file: The file.
+        offset: Where to begin.
+        number: The number of the line before that.
+    """
     file.seek(offset)
     while data := file.readline(MAX_ROW + 1):
+        number += 1
         length = len(data)
         is_whole = data.endswith(b"\n")
         while length > MAX_ROW and not is_whole and (more := file.readline(PIECE)):
@@ -36,7 +43,7 @@ def read_rows(file: IO[bytes], offset: int) -> Iterator[Line]:
         if offset == 0:
             data = data.removeprefix(BOM)
         if not data.isspace():
-            yield offset, length, is_whole, *decode_row(data, length)
+            yield number, offset, length, is_whole, *decode_row(data, length)
         offset += length
 
 
