@@ -63,7 +63,7 @@ class ViewerApp(Starlette):
     Args:
         files: The files.
         token: The token; a request must have it as a cookie or as ``Authorization: Bearer …``.
-        page: The folder of the page.
+        page: The folder of another page.
         allowed_hosts: Further host names of the server, as for `guerdon.create_app`.
 
     Attributes:
@@ -78,12 +78,12 @@ class ViewerApp(Starlette):
         files: Sequence[ViewedFile],
         token: str,
         *,
-        page: Path = PAGE,
+        page: Path | None = None,
         allowed_hosts: Collection[str] = (),
     ) -> None:
         self.on_loopback: bool | None = None
         self._files = files
-        self._page = page
+        self._page = page or PAGE
         # A search takes seconds of the processor: one at a time.
         self._searching = threading.Lock()
         check_token(token)

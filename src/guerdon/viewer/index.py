@@ -154,13 +154,13 @@ class FileIndex:
         """How many rows can't be read: they aren't valid, or are longer than 8 MiB."""
         return self._state.unreadable
 
-    def duplicates(self, rows: Array | slice = slice(None)) -> int:
+    def duplicates(self, rows: Array | None = None) -> int:
         """How many rows have the id of an earlier row, among some rows or all."""
         if "id" not in self.store.columns:
             return 0
         with self.lock:
             keys = np.concatenate([*self.store.hashes("id"), np.empty(0, np.uint64)])
-        keys = keys[rows]
+        keys = keys if rows is None else keys[rows]
         keys = keys[keys != 0]  # that of no id
         return len(keys) - len(np.unique(keys))
 
