@@ -15,8 +15,8 @@ def read(file, rows, **options):
 
 
 def column(file, name):
-    _, [array] = file.columns([name])
-    return array.tolist()
+    _, [parts] = file.columns([name])
+    return np.concatenate(list(parts)).tolist()
 
 
 def test_viewed_file_joins_rows_with_rollouts_by_id(write, viewed):
@@ -67,8 +67,13 @@ def test_viewed_file_has_the_columns_of_the_rollouts(write, viewed):
 def test_viewed_file_columns_of_more_rows_than_a_block(write, viewed, monkeypatch):
     scored = write("s.jsonl", [row(i, i / 1000) for i in range(1000)])
     recorded = write("r.jsonl", [rollout(i, "x" * i) for i in range(0, 1000, 3)])
-    monkeypatch.setattr("guerdon.viewer.columns.BLOCK", 64)
+    for module in ("columns", "files", "searching"):
+        monkeypatch.setattr(f"guerdon.viewer.{module}.BLOCK", 64)
     file = viewed(scored, recorded)
+    order = sorted(range(1000), key=lambda i: str(i).encode())
+    assert file.order("id").tolist() == order
+    assert file.search("998")[0].tolist() == [998]
+    assert file.info()["duplicates"] == 0
     expected = [2.0 + i if i % 3 == 0 else None for i in range(1000)]
     found = [None if np.isnan(each) else each for each in column(file, "characters")]
     assert found == expected

@@ -84,8 +84,8 @@ class ViewerApp(Starlette):
         self.on_loopback: bool | None = None
         self._files = files
         self._page = page or PAGE
-        # A search takes seconds of the processor: one at a time.
-        self._searching = threading.Lock()
+        # What takes time and memory is done for one request at a time.
+        self._one_at_a_time = threading.Lock()
         check_token(token)
         api = {"files": self._get_files, "columns": self._get_columns, "rows": self._get_rows,
                "search": self._get_search, "order": self._get_order, "join": self._get_join,
@@ -130,8 +130,8 @@ class ViewerApp(Starlette):
 
     def _get_columns(self, request: Request) -> Response:
         file = self._file(request)
-        header, arrays = file.columns(request.query_params.getlist("names"))
-        return StreamingResponse(_packed(header, arrays), media_type=BINARY)
+        columns = file.columns(request.query_params.getlist("names"))
+        return StreamingResponse(_packed(*columns), media_type=BINARY)
 
     def _get_rows(self, request: Request) -> Response:
         brief = request.query_params.get("brief") == "1"
@@ -140,18 +140,21 @@ class ViewerApp(Starlette):
 
     def _get_search(self, request: Request) -> Response:
         text = request.query_params.get("q", "")
-        with self._searching:
+        with self._one_at_a_time:
             found, is_cut = self._file(request).search(text)
         headers = {"guerdon-truncated": "1"} if is_cut else {}
         return Response(found.tobytes(), media_type=BINARY, headers=headers)
 
     def _get_order(self, request: Request) -> Response:
-        order = self._file(request).order(request.query_params.get("by", ""))
+        with self._one_at_a_time:
+            order = self._file(request).order(request.query_params.get("by", ""))
         return Response(order.tobytes(), media_type=BINARY)
 
     def _get_join(self, request: Request) -> Response:
         file, other = self._file(request), self._file(request, "other")
-        return Response(file.join(other.index).tobytes(), media_type=BINARY)
+        with self._one_at_a_time:
+            found = file.join(other.index)
+        return Response(found.tobytes(), media_type=BINARY)
 
     async def _get_changes(self, request: Request) -> Response:
         known = _integers(request, "rows")
@@ -177,14 +180,15 @@ def _integers(request: Request, name: str) -> list[int]:
         raise HTTPException(400, f"`{name}` must be integers") from None
 
 
-def _packed(header: dict[str, Any], arrays: Iterator[Array]) -> Iterator[bytes]:
-    """The header and the arrays of an answer, each beginning at a multiple of 8 bytes."""
+def _packed(header: dict[str, Any], columns: Iterator[Iterator[Array]]) -> Iterator[bytes]:
+    """The header and the columns of an answer, each beginning at a multiple of 8 bytes."""
     data = json.dumps(header).encode()
     data += b" " * (-(4 + len(data)) % 8)
     yield struct.pack("<I", len(data)) + data
-    for array in arrays:
-        yield array.tobytes()
-        yield bytes(-array.nbytes % 8)
+    for column, parts in zip(header["columns"], columns, strict=True):
+        for part in parts:
+            yield part.tobytes()
+        yield bytes(-column["bytes"] % 8)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

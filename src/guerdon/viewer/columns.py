@@ -256,26 +256,32 @@ class ColumnStore:
         for start in range(0, self._written, BLOCK):
             yield _read(column, start, min(BLOCK, self._written - start))
 
-    def hashes(self, name: str) -> Iterator[Array]:
-        """A 64-bit hash of each entry of a text column, part by part; 0 for no text."""
-        for keys in self.blocks(name):
+    def hashes(self, name: str) -> Array:
+        """A 64-bit hash of each entry of a text column, (rows,); 0 for no text."""
+        found = np.empty(self._written, np.uint64)
+        for number, keys in enumerate(self.blocks(name)):
             mixed = np.zeros(len(keys), np.uint64)
             for word in keys.view(np.uint64).reshape(len(keys), -1).T:
                 mixed = (mixed ^ word) * np.uint64(0x9E3779B97F4A7C15)
                 mixed ^= mixed >> np.uint64(29)
-            yield mixed
+            found[number * BLOCK :][: len(keys)] = mixed
+        return found
 
-    def sort_keys(self, name: str) -> Array:
-        """The bytes of a text column that differ, (rows,), for sorting in little memory."""
+    def sort_words(self, name: str) -> Iterator[Array]:
+        """The bytes by which a text column is sorted, 8 at a time as a number, the last ones first.
+
+        Yields:
+            Of shape (rows,): 0 for no text.
+        """
         shared = self._shared(name)
-        parts = [
-            np.ascontiguousarray(keys.view("S1").reshape(len(keys), KEY)[:, shared:][:, :SORTED])
-            for keys in self.blocks(name)
-        ]
-        width = min(SORTED, KEY - shared)
-        if not parts:
-            return np.empty(0, f"S{width}")
-        return np.concatenate(parts).view(f"S{width}").reshape(-1)
+        for start in reversed(range(shared, shared + SORTED, 8)):
+            words = np.zeros(self._written, ">u8")
+            for number, keys in enumerate(self.blocks(name)):
+                width = min(8, KEY - start)
+                if width > 0:
+                    part = words[number * BLOCK :][: len(keys)].view(np.uint8).reshape(-1, 8)
+                    part[:, :width] = keys.view(np.uint8).reshape(-1, KEY)[:, start : start + width]
+            yield words.astype(np.uint64, copy=False)
 
     def _shared(self, name: str) -> int:
         """How many bytes at the beginning are the same in all entries that aren't empty."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.result_rows import encode_row
-from guerdon.viewer.columns import MAX_COLUMNS, TYPES, Array, Column
+from guerdon.viewer.columns import BLOCK, MAX_COLUMNS, TYPES, Array, Column
 from guerdon.viewer.index import FileIndex
 from guerdon.viewer.kinds import Row, text_of, text_of_parts
 from guerdon.viewer.searching import rows_with
@@ -105,8 +105,8 @@ class ViewedFile:
                 found.setdefault(name, (self.rollouts, column))
         return found
 
-    def columns(self, names: Sequence[str]) -> tuple[dict[str, Any], Iterator[Array]]:
-        """The header of an answer with columns, and their arrays, one after the other.
+    def columns(self, names: Sequence[str]) -> tuple[dict[str, Any], Iterator[Iterator[Array]]]:
+        """The header of an answer with columns, and the parts of each column.
 
         Raises:
             InvalidArgumentError: There is no such column of numbers or categories.
@@ -121,17 +121,19 @@ class ViewedFile:
             size = self.rows * TYPES[type_].itemsize
             header["columns"].append({"name": name, "type": type_, "offset": offset, "bytes": size})
             offset += -(-size // 8) * 8
-        return header, (self._read(*known[name], header["rows"]) for name in names)
+        return header, (self._parts(*known[name], header["rows"]) for name in names)
 
-    def _read(self, index: FileIndex, column: Column, rows: int) -> Array:
+    def _parts(self, index: FileIndex, column: Column, rows: int) -> Iterator[Array]:
         """The entries of a column of the rows or of their rollouts."""
+        store, name = index.store, column.name
         if index is self.index:
-            with index.lock:
-                return index.store.read(column.name, 0, rows)
-        places = self.join(index)[:rows]
-        with index.lock:
-            entries = index.store.read(column.name)
-        return _taken(entries, places, EMPTY[column.type])
+            for start in range(0, rows, BLOCK):
+                yield store.read(name, start, min(BLOCK, rows - start))
+            return
+        places = self.join(index)
+        entries = store.read(name)
+        for start in range(0, rows, BLOCK):
+            yield _taken(entries, places[start : min(start + BLOCK, rows)], EMPTY[column.type])
 
     # Ids
 
@@ -153,12 +155,14 @@ class ViewedFile:
         if name not in known or known[name][1].type != "text":
             raise InvalidArgumentError(f"there is no column of texts {name!r}")
         index, column = known[name]
-        with index.lock:
-            keys = index.store.sort_keys(column.name)
-        if index is not self.index:
-            keys = _taken(keys, self.join(index), b"")
-        order = np.argsort(keys, kind="stable").astype(np.int32)
-        return np.roll(order, -int((keys == b"").sum()))
+        order, has_text = np.arange(self.rows, dtype=np.int32), np.zeros(self.rows, bool)
+        for words in index.store.sort_words(column.name):
+            if index is not self.index:
+                words = _taken(words, self.join(index), 0)
+            has_text |= words != 0
+            words = words[order]
+            order = order[np.argsort(words, kind="stable")]
+        return np.roll(order, -int(np.count_nonzero(~has_text)))
 
     # Rows
 
@@ -212,18 +216,18 @@ class ViewedFile:
 
 
 def _join(index: FileIndex, other: FileIndex) -> Array:
-    if not all("id" in each.store.columns for each in (index, other)):
-        return np.full(index.rows, -1, np.int32)
-    with other.lock:
-        hashes = np.concatenate([*other.store.hashes("id"), np.empty(0, np.uint64)])
+    found = np.full(index.rows, -1, np.int32)
+    if not other.rows or not all("id" in each.store.columns for each in (index, other)):
+        return found
+    hashes = other.store.hashes("id")
     order = np.argsort(hashes, kind="stable").astype(np.int32)
     hashes = hashes[order]
-    found = [np.empty(0, np.int32)]
-    with index.lock:
-        for own in index.store.hashes("id"):
-            places = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
-            found.append(np.where(hashes[places] == own, order[places], -1).astype(np.int32))
-    return np.concatenate(found)
+    own = index.store.hashes("id")
+    for start in range(0, len(found), BLOCK):
+        part = own[start : start + BLOCK]
+        places = np.minimum(np.searchsorted(hashes, part), len(hashes) - 1)
+        found[start : start + BLOCK] = np.where(hashes[places] == part, order[places], -1)
+    return found
 
 
 def _taken(entries: Array, places: Array, empty: Any) -> Array:

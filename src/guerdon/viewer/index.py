@@ -159,16 +159,25 @@ class FileIndex:
         if "id" not in self.store.columns:
             return 0
         with self.lock:
-            keys = np.concatenate([*self.store.hashes("id"), np.empty(0, np.uint64)])
+            keys = self.store.hashes("id")
         keys = keys if rows is None else keys[rows]
-        keys = keys[keys != 0]  # that of no id
-        return len(keys) - len(np.unique(keys))
+        keys.sort()
+        same = keys[1:] == keys[:-1]
+        return int(np.count_nonzero(same & (keys[1:] != 0)))  # 0 is no id
 
     # Rows
 
-    def places(self) -> Array:
-        """The offset and the length of each row in the file, (rows, 2)."""
-        return np.fromfile(self.folder / "places", "<i8", 2 * self.rows).reshape(-1, 2)
+    def places(self, start: int, count: int) -> Array:
+        """The offsets and the lengths of rows in the file, (n, 2).
+
+        Args:
+            start: The first row.
+            count: How many rows, at most.
+        """
+        count = min(count, self.rows - start)
+        return np.fromfile(self.folder / "places", "<i8", 2 * count, offset=16 * start).reshape(
+            -1, 2
+        )
 
     def read(self, rows: Sequence[int]) -> list[Row]:
         """Read rows from the file.

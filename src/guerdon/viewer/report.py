@@ -134,9 +134,9 @@ def _info(file: ViewedFile, rows: Array) -> dict[str, Any]:
 
 def _write_columns(file: ViewedFile, rows: Array, body: IO[bytes]) -> dict[str, Any]:
     names = [each["name"] for each in file.info()["columns"] if each["type"] != "text"]
-    header, arrays = file.columns(names)
-    for column, array in zip(header["columns"], arrays, strict=True):
-        entries = array[rows]
+    header, columns = file.columns(names)
+    for column, parts in zip(header["columns"], columns, strict=True):
+        entries = np.concatenate(list(parts))[rows]
         column |= {"offset": body.tell(), "bytes": entries.nbytes}
         body.write(entries.tobytes() + bytes(-entries.nbytes % 8))
     return {**header, "rows": len(rows)}

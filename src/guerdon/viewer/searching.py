@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from guerdon.viewer.columns import Array
+from guerdon.viewer.columns import BLOCK, Array
 from guerdon.viewer.index import FileIndex
 from guerdon.viewer.lines import MAX_ROW, decode_row
 
@@ -55,36 +56,37 @@ def rows_with(index: FileIndex, text: str, deadline: float) -> tuple[Array, bool
     text = text.lower()
     # What JSON never writes as an escape.
     word = max(re.findall("[a-z0-9]+", text), key=len, default="").encode()
-    found: list[int] = []
-    with index.lock:
-        places = index.places()
+    found = array("i")
     with open(index.path, "rb") as file:
-        for first, last in _pieces(places):
+        for first, places in _pieces(index):
             if time.monotonic() > deadline:
                 return np.array(found, np.int32), True
-            start = int(places[first, 0])
+            start = int(places[0, 0])
             file.seek(start)
-            data = file.read(int(places[last, 0] + places[last, 1]) - start)
-            offsets = places[first : last + 1, 0] - start
+            data = file.read(int(places[-1].sum()) - start)
+            offsets = places[:, 0] - start
             for row in _candidates(data, word, offsets):
-                offset, length = int(offsets[row]), int(places[first + row, 1])
+                offset, length = int(offsets[row]), int(places[row, 1])
                 decoded, _ = decode_row(data[offset : offset + length], length)
                 if holds(decoded, text):
                     found.append(first + row)
     return np.array(found, np.int32), False
 
 
-def _pieces(places: Array) -> Iterator[tuple[int, int]]:
-    """The first and the last row of each piece of the file; rows that are too long are left out."""
-    first = 0
-    while first < len(places):
-        if places[first, 1] > MAX_ROW:
-            first += 1
-            continue
-        end = places[first, 0] + PIECE
-        last = max(first, int(np.searchsorted(places[:, 0], end)) - 2)
-        yield first, last
-        first = last + 1
+def _pieces(index: FileIndex) -> Iterator[tuple[int, Array]]:
+    """The first row of each piece of the file, and the places of its rows.
+
+    Rows that are too long are left out.
+    """
+    for start in range(0, index.rows, BLOCK):
+        places = index.places(start, BLOCK)
+        first = 0
+        while first < len(places):
+            ends = places[first:].sum(1) - places[first, 0]
+            count = max(1, int(np.searchsorted(ends, PIECE)))
+            if places[first, 1] <= MAX_ROW:
+                yield start + first, places[first : first + count]
+            first += count
 
 
 def _candidates(data: bytes, word: bytes, offsets: Array) -> Iterator[int]:
