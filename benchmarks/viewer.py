@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
-from urllib.request import HTTPCookieProcessor, build_opener
+from urllib.request import build_opener
 
 from benchmarks.timing import Counted, Findings, Measured, take_turns
 
@@ -148,9 +148,9 @@ def _memory(rows: Path, rollouts: Path) -> Counted:
     )
     assert process.stdout is not None
     try:
-        announced = re.search(r"(http://\S+/)\?\S+", process.stdout.readline())
+        announced = re.search(r"(http://\S+/)\?token=(\S+)", process.stdout.readline())
         if announced is not None:
-            _ask(announced[0], announced[1])
+            _ask(announced[1], announced[2])
     finally:
         process.terminate()
         _, status, usage = os.wait4(process.pid, 0)
@@ -163,9 +163,10 @@ def _memory(rows: Path, rollouts: Path) -> Counted:
     return line
 
 
-def _ask(address: str, base: str) -> None:
-    browser = build_opener(HTTPCookieProcessor())
-    browser.open(address, timeout=60).close()
+def _ask(base: str, token: str) -> None:
+    """Ask for everything that the page asks for."""
+    browser = build_opener()
+    browser.addheaders = [("authorization", f"Bearer {token}")]
     [file] = json.load(browser.open(f"{base}api/files", timeout=600))["files"]
     names = [each["name"] for each in file["columns"] if each["type"] != "text"]
     columns = "&".join(f"names={name}" for name in names)

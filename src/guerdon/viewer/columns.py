@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -256,32 +257,39 @@ class ColumnStore:
         for start in range(0, self._written, BLOCK):
             yield _read(column, start, min(BLOCK, self._written - start))
 
-    def hashes(self, name: str) -> Array:
-        """A 64-bit hash of each entry of a text column, (rows,); 0 for no text."""
-        found = np.empty(self._written, np.uint64)
-        for number, keys in enumerate(self.blocks(name)):
+    def hash_blocks(self, name: str) -> Iterator[Array]:
+        """A 64-bit hash of each entry of a text column, part by part; 0 for no text."""
+        for keys in self.blocks(name):
             mixed = np.zeros(len(keys), np.uint64)
             for word in keys.view(np.uint64).reshape(len(keys), -1).T:
                 mixed = (mixed ^ word) * np.uint64(0x9E3779B97F4A7C15)
                 mixed ^= mixed >> np.uint64(29)
-            found[number * BLOCK :][: len(keys)] = mixed
+            yield mixed
+
+    def hashes(self, name: str) -> Array:
+        """A 64-bit hash of each entry of a text column, (rows,); 0 for no text."""
+        found = np.empty(self._written, np.uint64)
+        for number, mixed in enumerate(self.hash_blocks(name)):
+            found[number * BLOCK :][: len(mixed)] = mixed
         return found
 
     def sort_words(self, name: str) -> Iterator[Array]:
-        """The bytes by which a text column is sorted, 8 at a time as a number, the last ones first.
+        """The bytes by which a text column is sorted, 4 at a time as a number, the last ones first.
 
         Yields:
             Of shape (rows,): 0 for no text.
         """
         shared = self._shared(name)
-        for start in reversed(range(shared, shared + SORTED, 8)):
-            words = np.zeros(self._written, ">u8")
-            for number, keys in enumerate(self.blocks(name)):
-                width = min(8, KEY - start)
-                if width > 0:
-                    part = words[number * BLOCK :][: len(keys)].view(np.uint8).reshape(-1, 8)
-                    part[:, :width] = keys.view(np.uint8).reshape(-1, KEY)[:, start : start + width]
-            yield words.astype(np.uint64, copy=False)
+        for start in reversed(range(shared, min(shared + SORTED, KEY), 4)):
+            yield self._words(name, start)
+
+    def _words(self, name: str, start: int) -> Array:
+        words = np.zeros(self._written, np.uint32)
+        width = min(4, KEY - start)
+        for number, keys in enumerate(self.blocks(name)):
+            part = words[number * BLOCK :][: len(keys)].view(np.uint8).reshape(-1, 4)
+            part[:, :width] = keys.view(np.uint8).reshape(-1, KEY)[:, start : start + width]
+        return words.byteswap(inplace=True) if sys.byteorder == "little" else words
 
     def _shared(self, name: str) -> int:
         """How many bytes at the beginning are the same in all entries that aren't empty."""

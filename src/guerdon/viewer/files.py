@@ -216,17 +216,16 @@ class ViewedFile:
 
 
 def _join(index: FileIndex, other: FileIndex) -> Array:
-    found = np.full(index.rows, -1, np.int32)
     if not other.rows or not all("id" in each.store.columns for each in (index, other)):
-        return found
+        return np.full(index.rows, -1, np.int32)
     hashes = other.store.hashes("id")
     order = np.argsort(hashes, kind="stable").astype(np.int32)
     hashes = hashes[order]
-    own = index.store.hashes("id")
-    for start in range(0, len(found), BLOCK):
-        part = own[start : start + BLOCK]
-        places = np.minimum(np.searchsorted(hashes, part), len(hashes) - 1)
-        found[start : start + BLOCK] = np.where(hashes[places] == part, order[places], -1)
+    found = np.full(index.rows, -1, np.int32)
+    for number, own in enumerate(index.store.hash_blocks("id")):
+        places = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
+        part = found[number * BLOCK :][: len(own)]
+        part[:] = np.where(hashes[places] == own, order[places], -1)
     return found
 
 
