@@ -35,6 +35,7 @@ from benchmarks import (
     sessions_dropped,
     sessions_idle,
     tool_calls,
+    viewer,
     wire,
 )
 from benchmarks import score_command as command
@@ -64,6 +65,7 @@ NAMES = (
     "judgements",
     "normalizer",
     "logging",
+    "viewer",
     "ray",
 )
 
@@ -99,6 +101,7 @@ def main() -> None:
         "judgements": judgements.run,
         "normalizer": reward_normalizer.run,
         "logging": reward_logging.run,
+        "viewer": lambda: viewer.run(arguments.megabytes),
         "ray": lambda: ray_cluster.run(arguments.rows),
     }
     found = Findings()
@@ -128,6 +131,12 @@ def _arguments() -> argparse.Namespace:
         type=int,
         default=sessions_dropped.SESSIONS,
         help="number of dropped sessions (%(default)s)",
+    )
+    parser.add_argument(
+        "--megabytes",
+        type=int,
+        default=viewer.MEGABYTES,
+        help="size of the rows for `guerdon view` (%(default)s)",
     )
     parser.add_argument("--json", metavar="FILE", help="also write the results to a file")
     arguments = parser.parse_args()

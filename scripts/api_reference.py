@@ -30,6 +30,7 @@ PACKAGES = (
     "guerdon.tracking",
     "guerdon.services",
     "guerdon.arena",
+    "guerdon.viewer",
     "guerdon.integrations.gymnasium",
     "guerdon.integrations.nemo_gym",
     "guerdon.integrations.openrlhf",

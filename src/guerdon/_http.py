@@ -6,8 +6,9 @@ import functools
 import ipaddress
 import re
 import socket
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from guerdon.errors import LaunchError
 
@@ -65,6 +66,49 @@ def url_of(bound: socket.socket) -> str:
     """Return the URL of a server that listens on a socket."""
     host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve_asgi(
+    app: Any,
+    bound: socket.socket,
+    *,
+    grace_s: int,
+    lifespan: Literal["on", "off"] = "off",
+    ready: Callable[[], None] | None = None,
+) -> None:
+    """Serve an application without WebSockets until SIGTERM or ctrl-C, with uvicorn.
+
+    Args:
+        app: The ASGI application.
+        bound: The socket.
+        grace_s: Seconds that running requests have when the server stops.
+        lifespan: Whether the application has a lifespan.
+        ready: Called once the server listens.
+    """
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        ws="none",
+        lifespan=lifespan,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=grace_s,
+    )
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets=sockets)
+            if self.started and ready is not None:
+                ready()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().shutdown(sockets=sockets)
+            self._captured_signals.clear()  # the process goes on: the signal was handled
+
+    Server(config).run(sockets=[bound])
 
 
 def hide_query(request: Any) -> None:

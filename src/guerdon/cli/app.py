@@ -27,6 +27,7 @@ from guerdon.cli.score import score
 from guerdon.cli.serve import serve
 from guerdon.cli.tree import tree
 from guerdon.cli.validate import validate
+from guerdon.cli.view import view
 from guerdon.errors import GuerdonError, LoadError, SandboxUnavailableError, ScoringError
 
 HELP = """Rewards for agents that learn, with every number traceable.
@@ -41,6 +42,9 @@ weights.
 
 [bold]Score what models have written[/]
   guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl
+
+[bold]Look at the scores, the rollouts and the groups in a browser[/]
+  guerdon view scored.jsonl --rollouts rollouts.jsonl
 
 [bold]Check a reward that is written in a file, and compare two[/]
   guerdon validate reward.yaml
@@ -77,6 +81,7 @@ def _unwrapped(doc: str | None) -> str:
 for command in (
     score,
     diff,
+    view,
     tree,
     validate,
     schema,

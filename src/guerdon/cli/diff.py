@@ -52,6 +52,16 @@ def diff(
             help="How many of the rollouts that moved most, and of the flipped pairs, to list.",
         ),
     ] = 10,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="F",
+            help="The file for the result rows of both rewards as JSONL, for "
+            "[bold]guerdon view[/bold]; [bold]-[/bold] is standard output.",
+        ),
+    ] = None,
     format: options.Format = None,
     at: options.At = None,
     services: options.Services = None,
@@ -74,14 +84,16 @@ def diff(
     """  # fmt: skip
     job = ComparisonJob(
         before, after, rollouts, by=by, top=top, format=format, score_failed=score_failed, at=at,
-        services=services,
+        services=services, out=out,
     )  # fmt: skip
     with progress(rollouts, "comparing") as show:
         report = job.run(show)
+    on_stderr = out == "-"  # which has the rows
     if as_json:
-        print_json({"before_reward": before, "after_reward": after, **report.to_dict()})
+        data = {"before_reward": before, "after_reward": after, **report.to_dict()}
+        print_json(data, stderr=on_stderr)
     else:
-        print_parts(diff_tables(report, job))
+        print_parts(diff_tables(report, job), stderr=on_stderr)
     if report.interrupted:
         raise typer.Exit(options.ExitCode.INTERRUPTED)
     if report.comparison.failed:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import socket
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from guerdon._http import bound_socket, url_of
+from guerdon._http import bound_socket, serve_asgi, url_of
 from guerdon._validation import check_token, has_token
 from guerdon.errors import InvalidArgumentError, MissingInputError, ServiceError
 from guerdon.rubrics.judge.question import ChatClient
@@ -126,7 +126,6 @@ def serve_mcp(
         InvalidArgumentError: The token is empty, or can't be sent in a header.
         LaunchError: The server can't listen on the address.
     """
-    import uvicorn
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse
     from starlette.routing import Route
@@ -139,29 +138,10 @@ def serve_mcp(
     token = check_token(token)
     if token is not None:
         app = _requiring(token, app)
-    config = uvicorn.Config(
-        app,
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=GRACE_S,
-    )
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets=sockets)
-            if self.started and ready is not None:
-                ready(f"{url_of(bound)}/mcp")
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().shutdown(sockets=sockets)
-            self._captured_signals.clear()  # the process goes on: the signal was handled
-
     with bound_socket(host, port) as bound:
-        Server(config).run(sockets=[bound])
+        address = f"{url_of(bound)}/mcp"
+        announce = None if ready is None else functools.partial(ready, address)
+        serve_asgi(app, bound, grace_s=GRACE_S, lifespan="on", ready=announce)
 
 
 def serve_mcp_stdio(server: Server[Any]) -> None:

@@ -28,9 +28,9 @@ from guerdon.rollouts.comparing.changes import (
 )
 from guerdon.rollouts.comparing.group_comparison import GroupComparison, GroupRanks, brief
 from guerdon.rollouts.scoring.execution import Interrupts
-from guerdon.rollouts.scoring.job import ScoringJob, ScoringPipeline
+from guerdon.rollouts.scoring.job import ScoringJob, ScoringPipeline, refuse_overwriting
 from guerdon.rollouts.scoring.reading import Line, name_of_file, open_file, read_batches
-from guerdon.rollouts.scoring.result_rows import ResultRow
+from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row
 from guerdon.rollouts.scoring.scorers import (
     FunctionScorer,
     RubricScorer,
@@ -518,6 +518,8 @@ class ComparisonJob:
         at: The position of the schedules of reward files: the episode and the training step.
         services: A file of services by name, as under ``mcp_services``, in place of those of the
             rewards.
+        out: The file for a line of JSON per rollout: ``id``, ``group``, and the result rows
+            ``before`` and ``after`` without these; ``-`` is standard output, None writes nothing.
     """
 
     before: str
@@ -529,6 +531,7 @@ class ComparisonJob:
     score_failed: bool = False
     at: int | None = None
     services: str | None = None
+    out: str | None = None
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> ComparisonReport:
         """Score all rows with both rewards; ctrl-C ends the run and compares the finished rows.
@@ -545,12 +548,14 @@ class ComparisonJob:
             RolloutError: There is no rollout to score. (Invalid lines are rows that failed.)
         """
         comparison = Comparison(self.top)
+        refuse_overwriting(self.out, self.rollouts, self.before, self.after)
         if self.at is not None and not any(map(is_pipeline_file, (self.before, self.after))):
             raise InvalidArgumentError(
                 f"--at requires a reward file with schedules; neither {self.before} nor "
                 f"{self.after} is one"
             )
         with contextlib.ExitStack() as stack:
+            writer = stack.enter_context(RowWriter(self.out))
             # What a reward prints must not get between the lines of the report.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
             loaded = set(sys.modules)
@@ -562,7 +567,7 @@ class ComparisonJob:
             together = before.takes_groups or after.takes_groups
             batches = read_batches(file, self.rollouts, format=self.format, together=together)
             start = perf_counter()
-            interrupted = _compare(batches, before, after, comparison, progress)
+            interrupted = _compare(batches, before, after, comparison, writer, progress)
             seconds = perf_counter() - start
         if not comparison.rows and not interrupted:
             raise RolloutError(f"{name_of_file(self.rollouts)} has no rollouts: it is empty")
@@ -605,6 +610,7 @@ def _compare(
     before: ScoringPipeline,
     after: ScoringPipeline,
     comparison: Comparison,
+    writer: RowWriter,
     progress: Callable[[int, int], None] | None,
 ) -> bool:
     """Score all batches with both rewards; returns whether ctrl-C ended it."""
@@ -621,12 +627,23 @@ def _compare(
                     break
                 for (row, part), (row_after, _) in zip(one, other, strict=True):
                     comparison.add(row, row_after, part)
+                    writer.write(_encoded_pair(row, row_after))
                 read += sum(len(line) for _, line in lines)
                 if progress is not None:
                     progress(comparison.rows, read)
         except KeyboardInterrupt:
             return True
         return interrupts.requested
+
+
+def _encoded_pair(before: ResultRow, after: ResultRow) -> bytes:
+    shared = {"id": before["id"], "group": before["group"]}
+    pair = {"before": before, "after": after}
+    sides = {
+        when: {name: value for name, value in row.items() if name not in shared}
+        for when, row in pair.items()
+    }
+    return encode_row(shared | sides)
 
 
 def _refuse_namesakes(before: str, after: str, loaded: set[str]) -> None:

@@ -199,12 +199,7 @@ class ScoringJob:
                 f"the state key {self.credit.state_key} would run outside of the sandbox; with a "
                 "sandbox it must be 'last', 'last-K' or 'history'"
             )
-        is_file = is_pipeline_file(self.reward)
-        reward = self.reward if is_file else self.reward.rpartition(":")[0]
-        for what, path in (("rollouts", self.rollouts), ("reward", reward)):
-            exist = self.out is not None and os.path.exists(self.out) and os.path.exists(path)
-            if exist and os.path.samefile(str(self.out), path):
-                raise InvalidArgumentError(f"`out` must not be the file of the {what}: {self.out}")
+        refuse_overwriting(self.out, self.rollouts, self.reward)
 
     def _check_order(self, scorer: Scorer) -> None:
         """Refuse a reward that scores a row by the rows before it in the same process."""
@@ -308,6 +303,22 @@ class ScoringJob:
             read += chunk.read
             if progress is not None:
                 progress(report.resumed + report.scored, read)
+
+
+def refuse_overwriting(out: str | None, rollouts: str, *rewards: str) -> None:
+    """Refuse a result file that is the file of the rollouts or of a reward.
+
+    Raises:
+        InvalidArgumentError: It is one of them.
+    """
+    inputs = [("rollouts", rollouts)]
+    for reward in rewards:
+        file = reward if is_pipeline_file(reward) else reward.rpartition(":")[0]
+        inputs.append(("reward", file))
+    for what, path in inputs:
+        exist = out is not None and os.path.exists(out) and os.path.exists(path)
+        if exist and os.path.samefile(str(out), path):
+            raise InvalidArgumentError(f"`out` must not be the file of the {what}: {out}")
 
 
 # A row, and the part of the breakdown that it belongs to, if there is one.

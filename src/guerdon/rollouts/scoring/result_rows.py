@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypedDict, cast
 
@@ -115,8 +115,8 @@ def failed_row(error: RolloutError, fingerprint: str) -> ResultRow:
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
-def encode_row(row: ResultRow) -> bytes:
-    """The row as a line of strict JSON; values that JSON doesn't have become text."""
+def encode_row(row: Mapping[str, Any]) -> bytes:
+    """A row as a line of strict JSON; values that JSON doesn't have become text."""
     try:
         text = _encode(row)
     except Exception:  # a user's class may raise anything

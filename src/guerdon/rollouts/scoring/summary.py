@@ -278,7 +278,7 @@ class Summary:
         if score is None:
             self.failed += 1
             error = row["error"] or ""
-            self._count_failures(_kind_of(error), 1, error[:MAX_TEXT])
+            self._count_failures(kind_of_failure(error), 1, error[:MAX_TEXT])
         else:
             self.score.add(score)
             self.zeros += score == 0.0
@@ -350,7 +350,7 @@ class Summary:
         self.first_failures.setdefault(kind, first)
 
 
-def _kind_of(error: str) -> str:
+def kind_of_failure(error: str) -> str:
     """The name of the exception in the text of a row's error."""
     return next((part for part in error.split(": ") if part.isidentifier()), "unknown")
 

@@ -1,0 +1,248 @@
+"""The server of the page of ``guerdon view``."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import struct
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from guerdon._validation import check_token, has_token
+from guerdon.envs.server.access import AccessControl
+from guerdon.errors import InvalidArgumentError
+from guerdon.viewer.columns import Array
+from guerdon.viewer.files import ViewedFile
+
+__all__ = ["ViewerApp"]
+
+PAGE = Path(__file__).parent / "page"
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+BINARY = "application/octet-stream"
+# Seconds that a request waits for changes, and between two looks at the files.
+CHANGES_S = 20.0
+LOOK_S = 0.5
+
+HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+class ViewerApp(Starlette):
+    """The page of some files, and the data that it asks for, as a Starlette application.
+
+    The page's address has the token, ``/?token=…``; the answer sets a cookie.
+
+    Example:
+        >>> from guerdon.viewer import FileIndex, ViewedFile, ViewerApp
+        >>> def app(path):
+        ...     return ViewerApp([ViewedFile(FileIndex(path))], token="s3cret")
+
+    Args:
+        files: The files.
+        token: The token; a request must have it as a cookie or as ``Authorization: Bearer …``.
+        page: The folder of another page.
+        allowed_hosts: Further host names of the server, as for `guerdon.create_app`.
+
+    Attributes:
+        on_loopback: Whether the server listens on the loopback; None if that is unknown.
+
+    Raises:
+        InvalidArgumentError: The token is empty, or can't be sent in a header.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[ViewedFile],
+        token: str,
+        *,
+        page: Path | None = None,
+        allowed_hosts: Collection[str] = (),
+    ) -> None:
+        self.on_loopback: bool | None = None
+        self._files = files
+        self._page = page or PAGE
+        # What takes time and memory is done for one request at a time.
+        self._one_at_a_time = threading.Lock()
+        check_token(token)
+        api = {"files": self._get_files, "columns": self._get_columns, "rows": self._get_rows,
+               "search": self._get_search, "order": self._get_order, "join": self._get_join,
+               "changes": self._get_changes}  # fmt: skip
+        super().__init__(
+            routes=[
+                *(Route(f"/api/{name}", endpoint) for name, endpoint in api.items()),
+                Route("/", self._get_page),
+                Route("/{name}", self._get_page),
+            ],
+            middleware=[
+                Middleware(_WithHeaders),
+                Middleware(AccessControl, token=None, allowed_hosts=allowed_hosts),
+                Middleware(_RequiresToken, token=token),
+            ],
+            exception_handlers={InvalidArgumentError: _refused, HTTPException: _refused},
+        )
+
+    # The page
+
+    def _get_page(self, request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        type_ = TYPES.get(Path(name).suffix)
+        file = self._page / name
+        if type_ is None or file.parent != self._page or not file.is_file():
+            raise HTTPException(404, f"there is no page {name!r:.80}")
+        return Response(file.read_bytes(), media_type=type_)
+
+    # The data
+
+    def _file(self, request: Request, name: str = "file") -> ViewedFile:
+        number = _integers(request, name)
+        if len(number) != 1 or not 0 <= number[0] < len(self._files):
+            raise HTTPException(404, f"`{name}` must be the number of one of the files")
+        return self._files[number[0]]
+
+    def _get_files(self, request: Request) -> Response:
+        for file in self._files:
+            file.refresh()
+        infos = [{"index": number, **file.info()} for number, file in enumerate(self._files)]
+        return JSONResponse({"files": infos})
+
+    def _get_columns(self, request: Request) -> Response:
+        file = self._file(request)
+        columns = file.columns(request.query_params.getlist("names"))
+        return StreamingResponse(_packed(*columns), media_type=BINARY)
+
+    def _get_rows(self, request: Request) -> Response:
+        brief = request.query_params.get("brief") == "1"
+        rows = self._file(request).read(_integers(request, "at"), brief=brief)
+        return Response(b'{"rows": [' + b",".join(rows) + b"]}", media_type="application/json")
+
+    def _get_search(self, request: Request) -> Response:
+        text = request.query_params.get("q", "")
+        with self._one_at_a_time:
+            found, is_cut = self._file(request).search(text)
+        headers = {"guerdon-truncated": "1"} if is_cut else {}
+        return Response(found.tobytes(), media_type=BINARY, headers=headers)
+
+    def _get_order(self, request: Request) -> Response:
+        with self._one_at_a_time:
+            order = self._file(request).order(request.query_params.get("by", ""))
+        return Response(order.tobytes(), media_type=BINARY)
+
+    def _get_join(self, request: Request) -> Response:
+        file, other = self._file(request), self._file(request, "other")
+        with self._one_at_a_time:
+            found = file.join(other.index)
+        return Response(found.tobytes(), media_type=BINARY)
+
+    async def _get_changes(self, request: Request) -> Response:
+        known = _integers(request, "rows")
+        deadline = time.monotonic() + CHANGES_S
+        while True:
+            rows = await anyio.to_thread.run_sync(self._refreshed)
+            if rows != known or time.monotonic() > deadline or await request.is_disconnected():
+                return JSONResponse({"rows": rows})
+            await anyio.sleep(LOOK_S)
+
+    def _refreshed(self) -> list[int]:
+        for file in self._files:
+            file.refresh()
+        return [file.rows for file in self._files]
+
+
+def _integers(request: Request, name: str) -> list[int]:
+    """The integers of a parameter, which may be repeated, or have several with commas."""
+    given = ",".join(request.query_params.getlist(name)).split(",")
+    try:
+        return [int(each) for each in given if each]
+    except ValueError:
+        raise HTTPException(400, f"`{name}` must be integers") from None
+
+
+def _packed(header: dict[str, Any], columns: Iterator[Iterator[Array]]) -> Iterator[bytes]:
+    """The header and the columns of an answer, each beginning at a multiple of 8 bytes."""
+    data = json.dumps(header).encode()
+    data += b" " * (-(4 + len(data)) % 8)
+    yield struct.pack("<I", len(data)) + data
+    for column, parts in zip(header["columns"], columns, strict=True):
+        for part in parts:
+            yield part.tobytes()
+        yield bytes(-column["bytes"] % 8)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code)
+    return JSONResponse({"error": str(error)}, 400)
+
+
+# Access ------------------------------------------------------------------------------------------
+
+
+class _WithHeaders:
+    """Middleware that adds `HEADERS` to every answer, refusals included."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class _RequiresToken:
+    """Middleware that requires the token, and makes a cookie of that in the page's address."""
+
+    def __init__(self, app: ASGIApp, *, token: str) -> None:
+        self._app, self._token = app, token
+        # Browsers send a cookie to all ports: servers of other files have others.
+        self._cookie = f"guerdon-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._answer(HTTPConnection(scope)) if scope["type"] == "http" else None
+        await (answer or self._app)(scope, receive, send)
+
+    def _is_allowed(self, request: HTTPConnection) -> bool:
+        cookie = request.cookies.get(self._cookie, "")
+        return self._is_token(cookie) or has_token(
+            request.headers.get("authorization", ""), self._token
+        )
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self._token.encode())
+
+    def _answer(self, request: HTTPConnection) -> Response | None:
+        """The answer to a request that the application doesn't get."""
+        if request.url.path == "/" and self._is_token(request.query_params.get("token", "")):
+            response = RedirectResponse("/", 303)
+            response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+            return response
+        if self._is_allowed(request):
+            return None
+        error = "open the address that guerdon view has printed: it has a token"
+        return JSONResponse({"error": error}, 401, {"www-authenticate": "Bearer"})
