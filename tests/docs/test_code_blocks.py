@@ -60,6 +60,7 @@ NO_RUN_COMMANDS = {
     "guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl --engine ray",
     "guerdon score games.jsonl --reward examples/chess/reward.yaml --by player",
     "guerdon arena",
+    "guerdon view scored.jsonl --rollouts rollouts.jsonl",
     "guerdon serve number_env --processes 4",
     "guerdon serve examples/chess --reward examples/chess/reward.yaml",
     "guerdon judge-server --endpoint http://localhost:8000 --model my-model --template style.txt",

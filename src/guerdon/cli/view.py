@@ -64,7 +64,7 @@ def view(
     address has a token. A file is read once, and its index is kept in the folder of the user's
     caches; a file that grows is followed.
 
-    With --out, the page and its data are written to one HTML file, which can be sent to somebody.
+    With --out, the page and its data are written to one HTML file, which can be sent to others.
     """  # fmt: skip
     with contextlib.ExitStack() as stack:
         opened = _open(files, rollouts, stack)

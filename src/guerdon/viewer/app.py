@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -25,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from guerdon._validation import check_token, has_token
 from guerdon.envs.server.access import AccessControl
 from guerdon.errors import InvalidArgumentError
+from guerdon.viewer.bundle import bundled_modules
 from guerdon.viewer.columns import Array
 from guerdon.viewer.files import ViewedFile
 
@@ -90,11 +92,12 @@ class ViewerApp(Starlette):
         api = {"files": self._get_files, "columns": self._get_columns, "rows": self._get_rows,
                "search": self._get_search, "order": self._get_order, "join": self._get_join,
                "changes": self._get_changes}  # fmt: skip
+        zipped = [Middleware(GZipMiddleware)]
         super().__init__(
             routes=[
                 *(Route(f"/api/{name}", endpoint) for name, endpoint in api.items()),
-                Route("/", self._get_page),
-                Route("/{name}", self._get_page),
+                Route("/", self._get_page, middleware=zipped),
+                Route("/{name}", self._get_page, middleware=zipped),
             ],
             middleware=[
                 Middleware(_WithHeaders),
@@ -112,7 +115,9 @@ class ViewerApp(Starlette):
         file = self._page / name
         if type_ is None or file.parent != self._page or not file.is_file():
             raise HTTPException(404, f"there is no page {name!r:.80}")
-        return Response(file.read_bytes(), media_type=type_)
+        # One request in place of one for each module.
+        content = bundled_modules(self._page) if name == "main.js" else file.read_bytes()
+        return Response(content, media_type=type_)
 
     # The data
 

@@ -34,7 +34,7 @@ def write_report(
     seed: int = 0,
     page: Path | None = None,
 ) -> int:
-    """Write the page with the data of some files as one HTML file, which can be sent to somebody.
+    """Write the page with the data of some files as one HTML file, which can be sent to others.
 
     Example:
         >>> import pathlib

@@ -16,7 +16,7 @@ from guerdon.viewer.lines import MAX_ROW, decode_row
 
 # Bytes of a file that are searched at once.
 PIECE = 4 * 2**20
-# Keys whose values aren't text that somebody wrote.
+# Keys whose values aren't text of a person or a model.
 SKIPPED = frozenset(("role", "type", "fingerprint", "sandbox"))
 
 

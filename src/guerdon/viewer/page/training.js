@@ -230,10 +230,9 @@ function learningCurve({ method, curve }, place, hasBand) {
   return { name: method, color: CURVE_COLORS[place % size], dash, x, y, ...(hasBand ? { low, high } : {}) };
 }
 
-/** @param {(number | null)[]} values @returns {number} NaN if half of them are missing. */
+/** The lower median, as in the tables of the command. @param {(number | null)[]} values @returns {number} NaN if most of them are missing. */
 function median(values) {
   const sorted = values.map((each) => each ?? Infinity).sort((a, b) => a - b);
-  const middle = (sorted.length - 1) / 2;
-  const value = (sorted[Math.floor(middle)] + sorted[Math.ceil(middle)]) / 2;
+  const value = sorted[Math.floor((sorted.length - 1) / 2)];
   return Number.isFinite(value) ? value : NaN;
 }
