@@ -114,7 +114,9 @@ def test_viewed_file_order_compares_after_a_long_shared_beginning(write, viewed)
     ],
 )
 @pytest.mark.parametrize("is_ascii", [False, True])
-def test_viewed_file_search_finds_texts_of_messages_and_reasons(tmp_path, viewed, text, rows, is_ascii):
+def test_viewed_file_search_finds_texts_of_messages_and_reasons(
+    tmp_path, viewed, text, rows, is_ascii
+):
     call = {"function": {"name": "get_user", "arguments": '{"number": 1729}'}}
     conversations = [
         rollout("seven", "é"),

@@ -358,7 +358,9 @@ def test_arena_draws_the_curves_of_a_world(chromium):
     ]  # fmt: skip
     with opened(chromium, Server(File("arena.jsonl", rows))) as page:
         assert page.locator("g-plot .curve").count() == 2
-        assert "0.55" in page.locator("tbody tr").first.inner_text()
+        # The lower medians, as in the command's tables.
+        cells = page.locator("tbody tr").first.locator("td").all_inner_texts()
+        assert cells[-4:] == ["5", "0.5", "0.6", "50 %"]
 
 
 # Filters, addresses, keyboard ---------------------------------------------------------------------
