@@ -110,7 +110,7 @@ def test_configured_env_update_config_changes_the_own_configuration_of_its_envir
         assert configured.get_config()["version"] == version
 
 
-@pytest.mark.parametrize("backend", ["threads", "processes"])
+@pytest.mark.parametrize("backend", ["threads", pytest.param("processes", marks=pytest.mark.edge)])
 @pytest.mark.parametrize("world", [Bare, Async])
 def test_configured_env_a_pool_takes_a_change_over_slot_by_slot(world, backend):
     move = Move()
@@ -138,7 +138,7 @@ class Short(Bare):
         return self.score(action, Board(done=True))
 
 
-@pytest.mark.parametrize("backend", ["threads", "processes"])
+@pytest.mark.parametrize("backend", ["threads", pytest.param("processes", marks=pytest.mark.edge)])
 def test_configured_env_a_curriculum_counts_the_episodes_of_all_slots(backend):
     stages = [
         {"name": "first", "until": {"component": "value", "mean_above": 0.5, "over": 4}},

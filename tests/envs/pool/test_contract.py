@@ -23,7 +23,16 @@ BACKENDS = {
 }
 
 
-@pytest.fixture(params=BACKENDS)
+# Those with real servers and processes are run by `make edges`.
+IN_THREADS = ("threads",)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[] if name in IN_THREADS else pytest.mark.edge)
+        for name in BACKENDS
+    ]
+)
 def new_pool(request, world_server):
     """Makes pools of `Served` on each backend; environments that hang end with the test."""
     Served.gate = threading.Event()
