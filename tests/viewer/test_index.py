@@ -245,7 +245,7 @@ def test_file_index_with_a_damaged_cache_is_rebuilt(write, opened):
         ('{"id": 1, "sc', "has no rows"),
         ("not json\n", "has no rows"),
         ("[1, 2]\n", "has no rows"),
-        ('{"x": 1, "y\\u001b": 2}\n', r"its first has the keys x, y\\x1b"),
+        ('{"x": 1, "y\\u001b": 2}\n', r"its first row has the keys x, y\\x1b"),
     ],
 )
 def test_file_index_refuses_a_file_without_rows(tmp_path, opened, text, message):

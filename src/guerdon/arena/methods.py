@@ -73,7 +73,7 @@ class Method:
             name: A name of `METHODS` or of an estimator, or ``file.py:function``.
 
         Raises:
-            InvalidArgumentError: There is none.
+            InvalidArgumentError: There is no method or estimator of that name.
             LoadError: The file can't be imported, or has no such function.
         """
         if name in METHODS:

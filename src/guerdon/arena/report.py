@@ -107,19 +107,18 @@ def findings(rows: dict[str, list[Row]], protocol: Protocol) -> Iterator[str]:
             for row in each
             if row.result.method == method and row.versus is not None
         }
-        parts = []
-        for verdict in ("faster", "slower"):
-            named = [
-                f"{world} ({shown_interval(row.versus.ratio)})"
-                for world, row in own.items()
-                if row.verdict == verdict and row.versus is not None
-            ]
-            if named:
-                parts.append(f"{verdict} in {', '.join(named)}")
-        never = [world for world, row in own.items() if math.isinf(row.updates.value)]
-        if never:
-            parts.append(f"below the target in {', '.join(never)}")
-        yield f"`{method}`: {'; '.join(parts) or 'no difference outside the intervals'}."
+        yield f"`{method}`: {_compared(own) or 'no difference outside the intervals'}."
+
+
+def _compared(rows: dict[str, Row]) -> str:
+    """Return the worlds in which a method is faster, slower or below the target."""
+    worlds: dict[str, list[str]] = {"faster": [], "slower": [], "below the target": []}
+    for world, row in rows.items():
+        if row.verdict and row.versus is not None:
+            worlds[row.verdict].append(f"{world} ({shown_interval(row.versus.ratio)})")
+        if math.isinf(row.updates.value):
+            worlds["below the target"].append(world)
+    return "; ".join(f"{what} in {', '.join(where)}" for what, where in worlds.items() if where)
 
 
 def judged(hypothesis: Hypothesis, rows: dict[str, list[Row]], protocol: Protocol) -> str:

@@ -199,12 +199,10 @@ def run_arena(
         ScoringError: Another process writes to the file.
     """
     protocol = protocol or Protocol.read()
-    pairs = [
-        (world, method)
-        for world in (available_worlds() if worlds is None else worlds)
-        for method in (list(METHODS) if methods is None else methods)
-    ]
-    for world, method in pairs:
+    worlds = available_worlds() if worlds is None else worlds
+    methods = list(METHODS) if methods is None else methods
+    pairs = [(world, method) for world in worlds for method in methods]
+    for world, method in pairs:  # before anything is written
         find_world(world)
         Method.named(method)
     workers = os.cpu_count() or 1 if processes is None else processes

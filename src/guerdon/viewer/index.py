@@ -304,9 +304,9 @@ class FileIndex:
             kind = kind_of(row)
             if kind is None:
                 raise InvalidArgumentError(
-                    f"{self.path} has none of the rows that can be shown: those of guerdon score "
-                    "and guerdon diff --out, of RewardLogger, of guerdon arena, or rollouts; its "
-                    f"first has the keys {', '.join(map(plain, list(row)[:8]))}"
+                    f"{self.path} must have rows of guerdon score or guerdon diff --out, of "
+                    "RewardLogger or of guerdon arena, or rollouts; its first row has the keys "
+                    f"{', '.join(map(plain, list(row)[:8]))}"
                 )
             return kind
         raise InvalidArgumentError(

@@ -32,7 +32,7 @@ ROLLOUT_KEYS = frozenset(("id", "group", "messages"))
 
 
 def kind_of(row: Row) -> str | None:
-    """The kind of a file with such a row; None if it is none of ours.
+    """The kind of a file with such a row; None if it is of another format.
 
     Example:
         >>> kind_of({"id": 1, "score": 0.5, "components": {}}), kind_of({"x": 1})
@@ -96,10 +96,7 @@ def label_of(value: Any) -> str | None:
 
 def _results(rows: Sequence[Row]) -> Batch:
     scores = [row.get("score") for row in rows]
-    scored = [
-        as_score(score) is not None and row.get("is_score_valid") is not False
-        for score, row in zip(scores, rows, strict=True)
-    ]
+    scored = [_is_scored(row) for row in rows]
     errors = [text_of(row.get("error")) for row in rows]
     batch = Batch(
         len(rows),
@@ -125,6 +122,10 @@ def _results(rows: Sequence[Row]) -> Batch:
         _add_advantages(batch, rows)
     _add_columns(batch, rows, RESULT_KEYS)
     return batch
+
+
+def _is_scored(row: Row) -> bool:
+    return as_score(row.get("score")) is not None and row.get("is_score_valid") is not False
 
 
 def _where(chosen: Sequence[bool], values: Sequence[Any]) -> list[Any]:

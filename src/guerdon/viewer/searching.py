@@ -20,8 +20,8 @@ PIECE = 4 * 2**20
 SKIPPED = frozenset(("role", "type", "fingerprint", "sandbox"))
 
 
-def holds(value: Any, text: str) -> bool:
-    """Whether a text in a value of JSON has another one in it, in lower case."""
+def contains(value: Any, text: str) -> bool:
+    """Whether a text in a value of JSON contains another, which is in lower case."""
     return any(text in each.lower() for each in _texts(value))
 
 
@@ -68,7 +68,7 @@ def rows_with(index: FileIndex, text: str, deadline: float) -> tuple[Array, bool
             for row in _candidates(data, word, offsets):
                 offset, length = int(offsets[row]), int(places[row, 1])
                 decoded, _ = decode_row(data[offset : offset + length], length)
-                if holds(decoded, text):
+                if contains(decoded, text):
                     found.append(first + row)
     return np.array(found, np.int32), False
 
