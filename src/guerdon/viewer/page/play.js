@@ -1,0 +1,2 @@
+class Play extends HTMLElement {}
+customElements.define("g-play", Play);
