@@ -12,6 +12,7 @@ import { RolloutView } from "./rollout.js";
 import { EmbeddedSource, HttpSource } from "./source.js";
 import { Table } from "./table.js";
 import { count, inline } from "./text.js";
+import { themeButton } from "./theme.js";
 import { ArenaView, TrainingView } from "./training.js";
 
 /**
@@ -32,7 +33,6 @@ const VIEWS = /** @type {Record<string, string[]>} */ ({
 });
 const SEARCH_DELAY = 250; // milliseconds
 const RETRY = 5000; // milliseconds, while the server doesn't answer
-const THEMES = ["system", "light", "dark"];
 
 /** The whole page. */
 export class App extends HTMLElement {
@@ -49,7 +49,7 @@ export class App extends HTMLElement {
   #search = /** @type {HTMLInputElement} */ (h("input", {
     type: "search", placeholder: "Search ids and messages", "aria-label": "Search ids and messages",
   }));
-  #theme = h("button.theme", {});
+  #theme = themeButton();
   #chips = h("div.chips", { role: "group", "aria-label": "Filters" });
   #main = h("main", { tabindex: "-1" });
   #status = h("div.status", { role: "status" });
@@ -57,17 +57,10 @@ export class App extends HTMLElement {
   /** @type {{key: string, rows: Int32Array, isCut: boolean} | null} */ #selected = null;
 
   async connectedCallback() {
-    const { showHelp } = listenToKeys(this.#shortcuts());
-    const title = "Keyboard shortcuts";
-    const help = h("button", { title: `${title} (?)`, "aria-label": title, onclick: showHelp }, "?");
+    const help = listenToKeys(this.#shortcuts());
     this.append(
       h("header.bar", {}, h("span.brand", {}, "guerdon"), this.#files, this.#tabs, this.#search, this.#theme, help),
       this.#chips, this.#main, this.#status);
-    this.#setTheme(storedTheme() ?? "system");
-    this.#theme.addEventListener("click", () => {
-      const place = THEMES.indexOf(document.documentElement.dataset.theme ?? "system");
-      this.#setTheme(THEMES[(place + 1) % THEMES.length]);
-    });
     let delay = 0;
     this.#search.addEventListener("input", () => {
       clearTimeout(delay);
@@ -210,18 +203,6 @@ export class App extends HTMLElement {
     }
   }
 
-  /** @param {string} theme */
-  #setTheme(theme) {
-    const known = THEMES.includes(theme) ? theme : "system";
-    document.documentElement.dataset.theme = known;
-    const sign = { system: "◐", light: "☀", dark: "☾" }[known];
-    this.#theme.replaceChildren(sign ?? "");
-    this.#theme.setAttribute("aria-label", `Theme: ${known}`);
-    this.#theme.setAttribute("title", `Theme: ${known}`);
-    storedTheme(known);
-    document.dispatchEvent(new Event("theme"));
-  }
-
   #shortcuts() {
     const open = (/** @type {string} */ view) => () => this.#address.change({ view, step: null });
     const move = (/** @type {number} */ step) => () => {
@@ -244,10 +225,8 @@ export class App extends HTMLElement {
   }
 
   #openRow() {
-    const focused = document.activeElement;
     const list = this.#view === "overview" ? this.#below : this.#views[this.#view];
-    if (focused && /^(?:BUTTON|A|SUMMARY)$/.test(focused.tagName)) /** @type {HTMLElement} */ (focused).click();
-    else if (list instanceof List) list.open();
+    if (list instanceof List) list.open();
   }
 
   #leave() {
@@ -256,17 +235,3 @@ export class App extends HTMLElement {
   }
 }
 customElements.define("g-app", App);
-
-/**
- * The theme that was chosen last, in this browser.
- * @param {string} [chosen] Stored, if it is given.
- * @returns {string | null}
- */
-function storedTheme(chosen) {
-  try {
-    if (chosen) localStorage.setItem("guerdon-theme", chosen);
-    return localStorage.getItem("guerdon-theme");
-  } catch {
-    return null; // a report that was opened from a file may not store anything
-  }
-}

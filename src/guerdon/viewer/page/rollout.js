@@ -267,12 +267,22 @@ function contentView(message, role) {
   return [folded(title, () => prose(text)), ...images];
 }
 
+/**
+ * An image of an allowed type, which is in its address.
+ * @param {unknown} url
+ * @param {string} alt
+ * @returns {HTMLElement | null}
+ */
+export function imageView(url, alt) {
+  const isImage = typeof url === "string" && url.length <= MAX_IMAGE && IMAGE.test(url);
+  return isImage ? h("img", { src: url, alt, loading: "lazy" }) : null;
+}
+
 /** @param {Row} part @returns {Child} */
 function partView(part) {
   const url = part?.image_url?.url ?? part?.image_url;
-  if (typeof url === "string" && url.length <= MAX_IMAGE && IMAGE.test(url)) {
-    return h("img", { src: url, alt: "image of the message", loading: "lazy" });
-  }
+  const image = imageView(url, "image of the message");
+  if (image) return image;
   if (typeof url === "string") return h("p.about", {}, "an image that isn't loaded: ", inline(url, 120));
   return folded([inline(part?.type ?? "part", 40)], () => code(JSON.stringify(part, null, 2)));
 }
