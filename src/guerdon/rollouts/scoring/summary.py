@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.rollouts.scoring.result_rows import ResultRow
-from guerdon.rubrics.containers import Gate, Sequential
-from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Summary"]
 
@@ -297,8 +295,8 @@ class Summary:
                 mean = means[name] = Mean()
             mean.total += value  # inlined: this is the innermost loop of a run
             mean.count += 1
-        for gate in self.gates:
-            if (components.get(gate) if gate else score) == 0.0:
+        if self.gates:
+            for gate in stopping(self.gates, components, score):
                 self.stopped[gate] += 1
 
     def merge(self, other: Summary) -> None:
@@ -355,15 +353,12 @@ def kind_of_failure(error: str) -> str:
     return next((part for part in error.split(": ") if part.isidentifier()), "unknown")
 
 
-def gates_of(rubric: Rubric) -> Iterator[str]:
-    """Yield the paths of the rubrics that can stop an evaluation by scoring 0.
+def stopping(gates: Sequence[str], components: Mapping[str, float], score: float) -> list[str]:
+    """The gates that scored 0, so that they stopped the evaluation.
 
-    Those are every `Gate` and, in a `Sequential`, every child but the last.
+    Args:
+        gates: The paths of all gates; ``""`` is the root.
+        components: The scores by path.
+        score: The score of the root.
     """
-    if isinstance(rubric, Gate):
-        yield ""
-    names = list(rubric._children)
-    for name, child in rubric._children.items():
-        stops = isinstance(rubric, Sequential) and name != names[-1]
-        for path in dict.fromkeys([*([""] if stops else []), *gates_of(child)]):
-            yield f"{name}.{path}" if path else name
+    return [gate for gate in gates if (components.get(gate) if gate else score) == 0.0]
