@@ -2,11 +2,12 @@
 
 import { card, h, replaceContent } from "./dom.js";
 import { CURVE_COLORS, curves, plot } from "./plots.js";
-import { count, duration } from "./text.js";
+import { brief, count } from "./text.js";
 import { asked } from "./weights.js";
 
 /** @typedef {{at: number, sessions: number, steps: number, seconds: number, failures: number}} Sample */
-/** @typedef {{title: string, of: (sample: Sample, before: Sample) => number, text: (value: number) => string}} Chart */
+/** @typedef {{title: string, of: (sample: Sample, before: Sample) => number, text: (value: number) => string,
+ *   color?: string}} Chart */
 
 const EVERY = 2000; // milliseconds
 const KEPT = 150; // samples
@@ -14,9 +15,9 @@ const KEPT = 150; // samples
 /** @type {Chart[]} */
 const CHARTS = [
   { title: "Sessions", of: ({ sessions }) => sessions, text: count },
-  { title: "Steps per second", of: (now, before) => (now.steps - before.steps) / (now.at - before.at), text: (value) => value.toFixed(1) },
-  { title: "Duration of a step", of: (now, before) => (now.seconds - before.seconds) / (now.steps - before.steps), text: duration },
-  { title: "Failures", of: ({ failures }) => failures, text: count },
+  { title: "Steps per second", of: (now, before) => (now.steps - before.steps) / (now.at - before.at), text: brief },
+  { title: "Milliseconds per step", of: (now, before) => (1000 * (now.seconds - before.seconds)) / (now.steps - before.steps), text: brief },
+  { title: "Failures", of: ({ failures }) => failures, text: count, color: "var(--failed)" },
 ];
 
 /**
@@ -85,9 +86,10 @@ export class Live extends HTMLElement {
     const y = this.#values(chart);
     const now = this.#samples.at(-1)?.at ?? 0;
     const x = this.#samples.slice(1).map(({ at }) => at - now);
-    const known = y.filter((value) => !Number.isNaN(value));
-    const within = /** @type {[number, number]} */ ([0, Math.max(...known, chart.of === CHARTS[2].of ? 0.001 : 1) * 1.1]);
-    const curve = { name: chart.title, color: CURVE_COLORS[0], x: x.length ? x : [0], y: y.length ? y : [NaN] };
+    const most = Math.max(1, ...y.filter((value) => !Number.isNaN(value)));
+    const within = /** @type {[number, number]} */ ([0, 1.1 * most]);
+    // The axis has a minute at least, whatever is known of it.
+    const curve = { name: chart.title, color: chart.color ?? CURVE_COLORS[0], x: [-60, ...x, 0], y: [NaN, ...y, NaN] };
     return curves([curve], { label: chart.title, xLabel: "seconds", within });
   }
 }

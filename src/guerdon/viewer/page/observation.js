@@ -2,8 +2,8 @@
 
 import { h, scrolled } from "./dom.js";
 import { isConversation, outcomeMessage, outcomesOf } from "./episode.js";
-import { imageView, messageView } from "./rollout.js";
-import { asText, code, inline, prose } from "./text.js";
+import { FOLD_LINES, imageView, messageView } from "./rollout.js";
+import { asText, code, folded, inline, prose } from "./text.js";
 
 /** @typedef {import("./episode.js").Data} Data */
 
@@ -16,19 +16,21 @@ const MAGIC = { iVBORw0KGgo: "png", "/9j/": "jpeg", R0lGOD: "gif", UklGR: "webp"
 /**
  * The fields of an observation or an action.
  * @param {Data} content
+ * @param {boolean} [isBrief] Whether JSON of many lines is folded.
  * @returns {HTMLElement}
  */
-export function fieldsView(content) {
-  if (isConversation(content.messages)) return h("div", {}, ...content.messages.map(messageOf));
+export function fieldsView(content, isBrief = false) {
+  if (isConversation(content.messages)) return h("div", {}, ...content.messages.map((/** @type {Data} */ each) => messageOf(each)));
   const outcomes = outcomesOf(content);
   if (outcomes.length) {
     return h("div", {}, ...outcomes.map((each) => messageOf(outcomeMessage(each), each.tool_name)));
   }
-  const fields = Object.entries(content).filter(([, value]) => value !== null && value !== "");
+  const isEmpty = (/** @type {any} */ value) => value === null || value === "" || (typeof value === "object" && !Object.keys(value).length);
+  const fields = Object.entries(content).filter(([, value]) => !isEmpty(value));
   if (!fields.length) return h("p.muted", {}, "nothing");
-  if (fields.length === 1 && typeof fields[0][1] === "string") return valueView(fields[0][1]);
+  if (fields.length === 1 && typeof fields[0][1] === "string") return valueView(fields[0][1], isBrief);
   return h("dl.content", {}, ...fields.flatMap(([name, value]) =>
-    [h("dt", {}, inline(name, 60)), h("dd", {}, valueView(value))]));
+    [h("dt", {}, inline(name, 60)), h("dd", {}, valueView(value, isBrief))]));
 }
 
 /** @param {Data} message @param {string} [tool] */
@@ -38,17 +40,19 @@ function messageOf(message, tool) {
   return view;
 }
 
-/** @param {unknown} value @returns {HTMLElement} */
-function valueView(value) {
+/** @param {unknown} value @param {boolean} isBrief @returns {HTMLElement} */
+function valueView(value, isBrief) {
   if (typeof value === "string") return imageOf(value) ?? prose(value);
   if (typeof value !== "object" || value === null) return h("span", {}, inline(value));
   const image = Array.isArray(value) ? pixelsOf(value) : imageOf(Object(value).png ?? Object(value).data);
-  return image ?? tableView(value) ?? code(shortened(JSON.stringify(value, null, 2)));
+  return image ?? tableView(value) ?? jsonView(value, isBrief);
 }
 
-/** @param {string} text */
-function shortened(text) {
-  return text.length > MAX_JSON ? `${text.slice(0, MAX_JSON)}…` : text;
+/** @param {unknown} value @param {boolean} isBrief */
+function jsonView(value, isBrief) {
+  const text = JSON.stringify(value, null, 2);
+  const block = () => code(text.length > MAX_JSON ? `${text.slice(0, MAX_JSON)}…` : text);
+  return isBrief && text.split("\n").length > FOLD_LINES ? folded(inline(value, 60), block) : block();
 }
 
 /** @param {unknown} text @returns {HTMLElement | null} An image in Base64, or by its data URL. */
@@ -82,7 +86,7 @@ function pixelsOf(rows) {
 /** @param {object} value @returns {HTMLElement | null} Rows of numbers or of short texts. */
 function tableView(value) {
   if (!Array.isArray(value) || !value.length) return null;
-  const isBoard = value.length > 1 && value.every((each) => typeof each === "string" && each.length === value[0].length && each.length < 40);
+  const isBoard = isBoardOf(value);
   const isRows = value.every((each) => Array.isArray(each) && each.length === value[0].length);
   const isFlat = value.every(isScalar);
   const rows = isBoard ? value.map((each) => [...each]) : isRows ? value : isFlat ? [value] : null;
@@ -90,6 +94,13 @@ function tableView(value) {
   if (!rows || !isTable) return null;
   const lines = rows.map((/** @type {unknown[]} */ row) => h("tr", {}, ...row.map((each) => h("td", {}, inline(each, 60)))));
   return scrolled("cells", "table", h("table", {}, h("tbody", {}, ...lines)));
+}
+
+/** @param {unknown[]} rows Whether they are lines of equal length, of few different characters. */
+function isBoardOf(rows) {
+  const width = String(rows[0]).length;
+  const isEqual = rows.every((row) => typeof row === "string" && row.length === width);
+  return isEqual && rows.length > 2 && width > 2 && width < 40 && new Set(rows.join("")).size < 16;
 }
 
 /** @param {unknown} value */

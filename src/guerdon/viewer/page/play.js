@@ -25,7 +25,7 @@ export class Play extends HTMLElement {
   #selected = -1; // the step that is shown; -1 is the reset
   /** @type {Schema} */ #schema = {};
   /** @type {Kind[]} */ #kinds = [];
-  #kind = "";
+  #chosen = ""; // the name of the kind of action that was chosen last
   /** @type {import("./form.js").Control | null} */ #fields = null;
   #isBusy = false;
   /** @type {HTMLElement[]} */ #besides = [];
@@ -44,25 +44,29 @@ export class Play extends HTMLElement {
   #play = h("div.play");
 
   async connectedCallback() {
-    const help = listenToKeys(this.#shortcuts());
-    const name = h("span.file");
-    this.append(
-      h("header.bar", {}, h("span.brand", {}, "guerdon"), name, this.#tabs, this.#connection, themeButton(), help),
-      this.#main, this.#status);
-    this.#build();
+    const loaded = [asked("metadata"), asked("schema")];
+    const theme = themeButton();
+    this.append(this.#status);
+    await this.#guarded(async () => {
+      const [{ name }, { action }] = await Promise.all(loaded);
+      this.#schema = action;
+      document.title = `${name} – guerdon`;
+      const [brand, title] = [h("span.brand", {}, "guerdon"), h("span.file", {}, inline(name, 60))];
+      const help = listenToKeys(this.#shortcuts());
+      this.prepend(h("header.bar", {}, brand, title, this.#tabs, this.#connection, theme, help), this.#main);
+      this.#build();
+      this.#showKinds([]);
+      this.#begin();
+    });
+  }
+
+  #begin() {
     window.addEventListener("hashchange", () => this.#showTab());
     // Leaving the page ends its session; a page that is kept by the browser can connect again.
     window.addEventListener("pagehide", () => this.#session.close());
     this.#session.addEventListener("change", () => this.#showConnection());
     this.#session.open();
     this.#showTab();
-    await this.#guarded(async () => {
-      const [metadata, schema] = await Promise.all([asked("metadata"), asked("schema")]);
-      this.#schema = schema.action;
-      replaceContent(name, inline(metadata.name, 60));
-      document.title = `${metadata.name} – guerdon`;
-      this.#showKinds([]);
-    });
   }
 
   #build() {
@@ -120,15 +124,15 @@ export class Play extends HTMLElement {
     this.#episode = new Episode(first, { seed, id });
     this.#selected = -1;
     this.#besides = [];
-    replaceContent(this.#transcript, entry("reset", fieldsView(contentOf(first))));
+    replaceContent(this.#transcript, entry("reset", fieldsView(contentOf(first), true)));
     await this.#loadTools();
     this.#showEpisode();
   }
 
   async #step() {
-    const [episode, kind] = [this.#episode, this.#kinds.find(({ name }) => name === this.#kind)];
-    if (!episode || episode.hasEnded || !kind || !this.#fields) return;
-    const action = kind.action(this.#fields.read());
+    const episode = this.#episode;
+    if (!episode || episode.hasEnded || !this.#fields) return;
+    const action = this.#kind.action(this.#fields.read());
     try {
       episode.add(action, await this.#session.ask("step", action));
     } catch (error) {
@@ -163,21 +167,23 @@ export class Play extends HTMLElement {
         name: each.properties?.type?.const ?? each.title ?? "action", schema: { $defs, ...each }, action: (/** @type {any} */ given) => given,
       })),
     ];
-    if (!this.#kinds.some(({ name }) => name === this.#kind)) this.#kind = this.#kinds[0]?.name ?? "";
     this.#showForm();
   }
 
+  get #kind() {
+    return this.#kinds.find(({ name }) => name === this.#chosen) ?? this.#kinds[0];
+  }
+
   #showForm() {
-    const kind = this.#kinds.find(({ name }) => name === this.#kind);
-    if (!kind) return;
+    const kind = this.#kind;
     const hadFocus = this.#stepForm.contains(document.activeElement);
     const choose = (/** @type {string} */ name) => {
-      this.#kind = name;
+      this.#chosen = name;
       this.#showForm();
     };
     this.#fields = fieldsOf(kind.schema);
     replaceContent(this.#stepForm,
-      this.#kinds.length > 1 && choice("What to do", this.#kinds.map(({ name }) => name), this.#kind, choose),
+      this.#kinds.length > 1 && choice("What to do", this.#kinds.map(({ name }) => name), kind.name, choose),
       kind.about ? h("p.about", {}, inline(kind.about, 400)) : null,
       this.#fields.element,
       h("button.primary", { type: "submit", "data-key": "step" }, "Step"));
@@ -210,8 +216,8 @@ export class Play extends HTMLElement {
     const calls = episode.messages.filter(({ role }) => role === "assistant").at(-1)?.tool_calls;
     const message = { role: "assistant", content: null, tool_calls: calls };
     this.#transcript.append(
-      h("li.turn", {}, calls ? messageView(message) : article("assistant", "action", fieldsView(action)), beside),
-      error === null && data ? entry(`step ${place}`, fieldsView(contentOf(data))) : entry("failed", failureView(error ?? "")));
+      h("li.turn", {}, calls ? messageView(message) : article("assistant", "action", fieldsView(action, true)), beside),
+      error === null && data ? entry(`step ${place}`, fieldsView(contentOf(data), true)) : entry("failed", failureView(error ?? "")));
   }
 
   #showEpisode() {
@@ -246,10 +252,9 @@ export class Play extends HTMLElement {
     const step = this.#episode?.steps[this.#selected];
     const failure = step && this.#episode?.failure(this.#selected);
     const tree = step?.data && metadataOf(step.data).reward_tree;
-    replaceContent(this.#tree,
-      step ? this.#numbers(this.#selected) : empty("The rewards of a step are shown after it."),
-      failure ? failureView(failure) : null,
-      tree ? treeView(tree) : step?.data ? h("p.about", {}, "The server has sent no tree of rubrics.") : null);
+    replaceContent(this.#tree, ...(tree ? [treeView(tree)] : step ? [
+      this.#numbers(this.#selected), failure ? failureView(failure) : h("p.about", {}, "The server has sent no tree of rubrics."),
+    ] : [empty("The reward of a step is shown after it.")]));
   }
 
   #showConnection() {
@@ -325,7 +330,8 @@ function article(role, title, content) {
 
 /** @param {string} title @param {HTMLElement} content @returns {HTMLElement} What the environment has answered. */
 function entry(title, content) {
-  return h("li", {}, article("user", title, content));
+  const isSpoken = content.querySelector(".message") !== null;
+  return h("li", {}, isSpoken ? content : article("user", title, content));
 }
 
 /** @param {string} error */
@@ -338,10 +344,12 @@ function summaryOf(episode, selected) {
   const valid = episode.rewards.filter((each) => each !== null);
   const sum = valid.reduce((total, each) => total + each, 0);
   const failed = episode.steps.filter((_, place) => episode.failure(place) !== null).length;
+  const { data } = episode.steps[selected] ?? { data: episode.first };
   const place = selected < 0 ? "after the reset" : `step ${selected} of ${count(episode.steps.length)}`;
   return h("span.summary", {}, h("span.muted", {}, place),
     valid.length > 0 && h("span", {}, "sum of rewards ", h("b", {}, number(sum))),
     failed > 0 && h("span.tag.failed", {}, `${count(failed)} failed`),
+    data && metadataOf(data).agent && h("span", {}, "next: ", inline(metadataOf(data).agent, 40)),
     episode.isDone && h("span.tag.done", {}, "done"));
 }
 

@@ -12,7 +12,7 @@ import { asText, code, count, folded, inline, laidOut, number, prose, signed } f
 
 const IMAGE = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+$/;
 const MAX_IMAGE = 8_000_000; // characters
-const FOLD_LINES = 14;
+export const FOLD_LINES = 14;
 
 /**
  * @typedef {{index: number, reward: number | null, advantage: number | null, return_: number | null,

@@ -10,6 +10,7 @@ const LISTS = { per_turn: "each step", episode_end: "the end" };
 /** The reward configuration of the server, which sliders change. */
 export class Weights extends HTMLElement {
   /** @type {Config} */ #config = {};
+  /** @type {Map<string, number>} */ #most = new Map(); // the ends of the sliders, which stay where they are
   #note = h("div", { role: "status" });
   #table = h("div.body");
   #changes = h("div.body");
@@ -37,16 +38,17 @@ export class Weights extends HTMLElement {
     const effective = new Map(config.tree.map((/** @type {Config} */ each) => [each.path, each.weight]));
     const lines = Object.entries(LISTS).flatMap(([list, when]) =>
       (config[list] ?? []).map((/** @type {Config} */ entry) => this.#entryLine(entry, when, effective.get(entry.name))));
-    const titles = ["reward", "scored at", "schedule", "weight", "set to", "now"];
+    const titles = ["reward", "scored at", "schedule", "weight", "now"];
     replaceContent(this.#table, lines.length ? tableOf("entries", titles, 3, lines) : empty("The reward has no weights."),
       h("p.about", {}, "A change is used by the episodes that begin after it: reset to play with it. “Now” is the weight with its schedule."));
   }
 
   /** @param {Config} entry @param {string} when @param {number | undefined} effective */
   #entryLine({ name, rubric, weight, schedule, config }, when, effective) {
-    const most = Math.max(1, 2 * Math.abs(weight));
+    const most = Math.max(this.#most.get(name) ?? Math.max(1, 2 * Math.abs(weight)), Math.abs(weight));
+    this.#most.set(name, most);
     const box = (/** @type {string} */ type) => h("input", {
-      type, value: weight, min: weight < 0 ? -most : 0, max: most, step: type === "range" ? most / 200 : "any",
+      type, min: weight < 0 ? -most : 0, max: most, step: type === "range" ? most / 100 : "any", value: weight,
       "aria-label": `${type === "range" ? "slider of the " : ""}weight of ${name}`, "data-key": `${type} ${name}`,
       oninput: (/** @type {Event} */ { target }) => {
         exact.value = /** @type {HTMLInputElement} */ (target).value;
@@ -59,7 +61,7 @@ export class Weights extends HTMLElement {
       h("th", { scope: "row" }, h("b", {}, inline(name, 60)), h("p.about", {}, inline(rubric, 80)),
         isEmpty ? null : folded("configuration", () => code(JSON.stringify(config, null, 2)))),
       h("td", {}, when), h("td", {}, schedule ? code(JSON.stringify(schedule)) : h("span.muted", {}, "none")),
-      h("td.number", {}, box("range")), h("td.number", {}, exact), h("td.number", {}, number(effective ?? weight)));
+      h("td.number", {}, h("span.setting", {}, box("range"), exact)), h("td.number", {}, number(effective ?? weight)));
   }
 
   /** @param {Config[]} changes */
