@@ -32,6 +32,7 @@ export class Session extends EventTarget {
     address.protocol = address.protocol.replace("http", "ws");
     const socket = (this.#socket = new WebSocket(address));
     this.reason = "connecting";
+    this.dispatchEvent(new Event("change"));
     socket.onopen = () => this.dispatchEvent(new Event("change"));
     socket.onmessage = ({ data }) => this.#receive(JSON.parse(data));
     socket.onclose = ({ reason }) => {

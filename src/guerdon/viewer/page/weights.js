@@ -1,6 +1,7 @@
 /** The weights and schedules of the reward, and their changes. */
 
 import { card, empty, h, replaceContent, scrolled, tableOf } from "./dom.js";
+import { roundStep } from "./table.js";
 import { folded, code, inline, number } from "./text.js";
 
 /** @typedef {Record<string, any>} Config */
@@ -10,7 +11,7 @@ const LISTS = { per_turn: "each step", episode_end: "the end" };
 /** The reward configuration of the server, which sliders change. */
 export class Weights extends HTMLElement {
   /** @type {Config} */ #config = {};
-  /** @type {Map<string, number>} */ #most = new Map(); // the ends of the sliders, which stay where they are
+  /** @type {Map<string, number>} */ #steps = new Map(); // of the sliders, whose ends stay where they are
   #note = h("div", { role: "status" });
   #table = h("div.body");
   #changes = h("div.body");
@@ -45,10 +46,11 @@ export class Weights extends HTMLElement {
 
   /** @param {Config} entry @param {string} when @param {number | undefined} effective */
   #entryLine({ name, rubric, weight, schedule, config }, when, effective) {
-    const most = Math.max(this.#most.get(name) ?? Math.max(1, 2 * Math.abs(weight)), Math.abs(weight));
-    this.#most.set(name, most);
+    const known = this.#steps.get(name) ?? 0;
+    const step = 100 * known >= Math.abs(weight) && known ? known : roundStep(Math.max(1, 2 * Math.abs(weight)) / 100);
+    this.#steps.set(name, step);
     const box = (/** @type {string} */ type) => h("input", {
-      type, min: weight < 0 ? -most : 0, max: most, step: type === "range" ? most / 100 : "any", value: weight,
+      type, min: weight < 0 ? -100 * step : 0, max: 100 * step, step: type === "range" ? step : "any", value: weight,
       "aria-label": `${type === "range" ? "slider of the " : ""}weight of ${name}`, "data-key": `${type} ${name}`,
       oninput: (/** @type {Event} */ { target }) => {
         exact.value = /** @type {HTMLInputElement} */ (target).value;
