@@ -61,9 +61,9 @@ export class Episode {
     this.steps.push({ action, data, agent, error });
     const calls = callsOf(action).map((call, place) => ({
       id: `call_${turn}_${place}`, type: "function",
-      function: { name: call.tool_name, arguments: JSON.stringify(call.arguments ?? {}) },
+      function: { name: call.tool_name, arguments: jsonText(call.arguments ?? {}) },
     }));
-    const text = action.type === "message" ? String(action.content ?? "") : JSON.stringify(action);
+    const text = action.type === "message" ? String(action.content ?? "") : jsonText(action);
     this.messages.push(calls.length
       ? { role: "assistant", content: null, tool_calls: calls } : { role: "assistant", content: text });
     if (data) this.messages.push(...answersOf(contentOf(data), calls));
@@ -140,7 +140,13 @@ function textOfObservation(content) {
     const text = plainText(content[name]);
     if (text) return text;
   }
-  return JSON.stringify(content);
+  return jsonText(content);
+}
+
+/** @param {unknown} value @returns {string} JSON with spaces as Python writes it, so that rollouts are alike. */
+function jsonText(value) {
+  const lines = JSON.stringify(value, null, 1);
+  return lines.replace(/([[{])\n\s*/g, "$1").replace(/\n\s*([\]}])/g, "$1").replace(/\n\s*/g, " ");
 }
 
 /** @param {unknown} content @returns {string | null} A text, or the parts of one. */

@@ -121,11 +121,12 @@ export class Play extends HTMLElement {
     const seed = value("seed") === "" ? null : Number(value("seed"));
     const id = value("episode_id") || randomId();
     const first = await this.#session.ask("reset", { ...more, ...(seed === null ? {} : { seed }), episode_id: id });
+    const tools = await this.#tools();
     this.#episode = new Episode(first, { seed, id });
     this.#selected = -1;
     this.#besides = [];
     replaceContent(this.#transcript, entry("reset", fieldsView(contentOf(first), true)));
-    await this.#loadTools();
+    this.#showKinds(tools);
     this.#showEpisode();
   }
 
@@ -140,17 +141,21 @@ export class Play extends HTMLElement {
       if (isTaken) episode.add(action, null, /** @type {Error} */ (error).message);
       else throw error;
     }
+    if (!episode.hasEnded) this.#showKinds(await this.#tools());
     this.#selected = episode.steps.length - 1;
     this.#addStep(this.#selected);
-    if (!episode.hasEnded) await this.#loadTools();
     this.#showEpisode();
   }
 
-  /** The tools may be others after each step. */
-  async #loadTools() {
+  /** The tools, which may be others after each step. */
+  async #tools() {
     const request = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
-    const { result } = await this.#session.ask("mcp", request);
-    this.#showKinds(result?.tools ?? []);
+    try {
+      const { result } = await this.#session.ask("mcp", request);
+      return result?.tools ?? [];
+    } catch {
+      return []; // the connection was lost, which is shown beside the theme
+    }
   }
 
   /** @param {any[]} tools */

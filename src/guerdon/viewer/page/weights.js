@@ -17,13 +17,6 @@ export class Weights extends HTMLElement {
   #changes = h("div.body");
   #progress = h("span.muted");
 
-  connectedCallback() {
-    if (this.childElementCount) return;
-    this.append(this.#note,
-      card("weights", "Weights", this.#progress, this.#table),
-      card("changes", "Changes", null, this.#changes));
-  }
-
   /** Loads the configuration and its changes. */
   async show() {
     const [config, changes] = await Promise.all([asked("config"), asked("config/audit")]);
@@ -32,6 +25,10 @@ export class Weights extends HTMLElement {
     replaceContent(this.#progress, `${episode} episodes, training step ${step}`, stage && inline(`, stage ${stage}`, 80));
     this.#showEntries(config);
     this.#showChanges(changes);
+    if (this.childElementCount) return;
+    this.append(this.#note,
+      card("weights", "Weights", this.#progress, this.#table),
+      card("changes", "Changes", null, this.#changes));
   }
 
   /** @param {Config} config */
