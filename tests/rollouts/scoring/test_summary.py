@@ -80,9 +80,9 @@ def test_summary_means_of_components_are_over_the_rows_that_have_them():
 
 
 def test_summary_counts_rows_stopped_by_gates():
-    rows = [result(0.0, gate=0.0), result(0.0, gate=0.0), result(1.0, gate=1.0), result(1.0)]
-    counted = summary_of(*rows, gates=("gate", "other"))
-    assert counted.to_dict()["stopped"] == {"gate": 2, "other": 0}
+    stopped = [result(0.0) | {"stopped_by": gates} for gates in (["gate"], ["gate", "last"])]
+    counted = summary_of(*stopped, result(1.0), gates=("gate", "last", "other"))
+    assert counted.to_dict()["stopped"] == {"gate": 2, "last": 1, "other": 0}
 
 
 @pytest.mark.parametrize(

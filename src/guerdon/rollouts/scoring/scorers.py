@@ -15,7 +15,6 @@ from typing import Any, Self, TypeAlias, TypeVar
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
-from guerdon.rollouts.scoring.summary import stopping
 from guerdon.rubrics.containers import gates_of
 from guerdon.rubrics.copies import ROLLOUTS, RubricCopies
 from guerdon.rubrics.failure import describe_failure
@@ -106,9 +105,12 @@ class Scorer(ABC):
         return failed_row(error, self.fingerprint)
 
     def _add_gates(self, row: ResultRow) -> None:
-        """Add what stopped a row that is valid."""
-        if self.gates and row["score"] is not None:
-            stopped_by = stopping(self.gates, row["components"], row["score"])
+        """Add the gates that stopped a row, if it is valid: those that scored 0."""
+        if self.gates and (score := row["score"]) is not None:
+            components = row["components"]
+            stopped_by = [
+                gate for gate in self.gates if (components.get(gate) if gate else score) == 0.0
+            ]
             if stopped_by:
                 row["stopped_by"] = stopped_by
 

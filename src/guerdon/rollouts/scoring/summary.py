@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -283,11 +283,13 @@ class Summary:
             self.dealt_with += row["error"] is not None
             if self.passing is not None:
                 self.passed += score >= self.passing
-            self._add_components(row["components"], score)
+            self._add_components(row["components"])
+            for gate in row.get("stopped_by", ()):
+                self.stopped[gate] += 1
         if part is not None:
             self._part(part).add(row)
 
-    def _add_components(self, components: dict[str, float], score: float) -> None:
+    def _add_components(self, components: dict[str, float]) -> None:
         means = self.components
         for name, value in components.items():
             mean = means.get(name)
@@ -295,9 +297,6 @@ class Summary:
                 mean = means[name] = Mean()
             mean.total += value  # inlined: this is the innermost loop of a run
             mean.count += 1
-        if self.gates:
-            for gate in stopping(self.gates, components, score):
-                self.stopped[gate] += 1
 
     def merge(self, other: Summary) -> None:
         """Add the counts of another summary."""
@@ -351,14 +350,3 @@ class Summary:
 def kind_of_failure(error: str) -> str:
     """The name of the exception in the text of a row's error."""
     return next((part for part in error.split(": ") if part.isidentifier()), "unknown")
-
-
-def stopping(gates: Sequence[str], components: Mapping[str, float], score: float) -> list[str]:
-    """The gates that scored 0, so that they stopped the evaluation.
-
-    Args:
-        gates: The paths of all gates; ``""`` is the root.
-        components: The scores by path.
-        score: The score of the root.
-    """
-    return [gate for gate in gates if (components.get(gate) if gate else score) == 0.0]
