@@ -45,7 +45,19 @@ function valueView(value, isBrief) {
   if (typeof value === "string") return imageOf(value) ?? prose(value);
   if (typeof value !== "object" || value === null) return h("span", {}, inline(value));
   const image = Array.isArray(value) ? pixelsOf(value) : imageOf(Object(value).png ?? Object(value).data);
-  return image ?? tableView(value) ?? jsonView(value, isBrief);
+  return image ?? tableView(value) ?? mappingView(value) ?? jsonView(value, isBrief);
+}
+
+/** @param {object} value @returns {HTMLElement | null} A list or a mapping of short values, or a mapping of texts. */
+function mappingView(value) {
+  const entries = Object.entries(value);
+  if (entries.length > MAX_CELLS) return null;
+  if (entries.every(([, each]) => isScalar(each))) {
+    return h("ul.values", {}, ...entries.map(([name, each]) =>
+      h("li", {}, !Array.isArray(value) && h("span.muted", {}, inline(name, 60), " "), inline(each, 60))));
+  }
+  const isText = !Array.isArray(value) && entries.every(([, each]) => typeof each !== "object");
+  return isText ? fieldsView(value) : null;
 }
 
 /** @param {unknown} value @param {boolean} isBrief */
@@ -83,13 +95,11 @@ function pixelsOf(rows) {
   return canvas;
 }
 
-/** @param {object} value @returns {HTMLElement | null} Rows of numbers or of short texts. */
+/** @param {object} value @returns {HTMLElement | null} Rows of numbers or short texts, or the lines of a board. */
 function tableView(value) {
   if (!Array.isArray(value) || !value.length) return null;
-  const isBoard = isBoardOf(value);
   const isRows = value.every((each) => Array.isArray(each) && each.length === value[0].length);
-  const isFlat = value.every(isScalar);
-  const rows = isBoard ? value.map((each) => [...each]) : isRows ? value : isFlat ? [value] : null;
+  const rows = isBoardOf(value) ? value.map((each) => [...each]) : isRows ? value : null;
   const isTable = rows?.every((/** @type {unknown[]} */ row) => row.every(isScalar)) && rows.flat().length <= MAX_CELLS;
   if (!rows || !isTable) return null;
   const lines = rows.map((/** @type {unknown[]} */ row) => h("tr", {}, ...row.map((each) => h("td", {}, inline(each, 60)))));
