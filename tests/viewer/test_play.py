@@ -122,7 +122,7 @@ class Forms(Environment[Everything, Seen, State]):
 
     def step(self, action, **kwargs):
         shown = action.model_dump_json(exclude_unset=True)
-        return self.score(action, Seen(action=shown, done=action.text == "end"))
+        return self.score(action, Seen(action=shown, done="end" in shown))
 
     @property
     def state(self):
@@ -389,6 +389,41 @@ def test_play_form_of_the_reset_shows_errors(chromium, serve):
         page.wait_for_selector("text=must be a JSON object")
 
 
+class Walk(Action):
+    kind: Literal["walk"] = "walk"
+    steps: int
+
+
+class Wait(Action):
+    kind: Literal["wait"] = "wait"
+
+
+class Either(Action):
+    move: Walk | Wait
+    amount: int | str = 1
+
+
+class Moves(Forms):
+    """Takes one of two kinds of moves."""
+
+    action_type = Either
+
+
+def test_play_form_offers_the_members_of_a_union(chromium, serve):
+    with opened(chromium, serve(Moves, action_type=Either, observation_type=Seen)) as page:
+        reset(page)
+        move = page.locator("""form.action [data-path='["move"]']""")
+        assert move.locator("option").all_inner_texts() == ["Walk", "Wait"]
+        field(page, "move", "steps").fill("3")
+        page.locator("""form.action [data-path='["amount"]'] select""").select_option("string")
+        field_of_amount = page.locator("""form.action [data-path='["amount"]'] textarea""")
+        field_of_amount.fill("many")
+        page.click(STEP)
+        page.wait_for_selector(".beside")
+        sent = json.loads(text_of(page, ".now .code"))
+        assert sent == {"move": {"kind": "walk", "steps": 3}, "amount": "many"}
+
+
 def test_play_tools_are_forms_of_their_arguments(chromium, serve):
     with opened(chromium, serve(Bookings)) as page:
         reset(page)
@@ -583,6 +618,11 @@ def test_play_charts_show_the_metrics(chromium, serve):
         eventually(lambda: last.first.inner_text() == "3")
         assert page.locator("g-live path.curve").count() >= 1
         assert last.nth(3).inner_text() == "0"
+        page.click("text=Play")
+        page.wait_for_selector("g-player")
+        page.click("text=Server")
+        page.wait_for_selector("g-live .card")
+        assert page.locator("g-live .card").count() == 4
 
 
 # Connections --------------------------------------------------------------------------------------
@@ -596,6 +636,21 @@ def test_play_shows_a_lost_connection_and_connects_again(chromium, serve):
         page.click("text=Reconnect")
         page.wait_for_selector("text=/^connected$/")
         reset(page)
+
+
+def test_play_requires_a_reset_after_the_connection_was_lost(chromium, serve):
+    served = serve()
+    with opened(chromium, served) as page:
+        reset(page)
+        guess(page, 50)
+        page.evaluate("window.dispatchEvent(new Event('pagehide'))")
+        page.click("text=Reconnect")
+        page.wait_for_selector(f"{RESET}:enabled")
+        assert page.locator(STEP).is_disabled()
+        field(page, "number").press("Enter")  # is no step
+        assert page.locator(".beside").count() == 1
+        page.click(RESET)
+        page.wait_for_selector(f"{STEP}:enabled")
 
 
 def test_play_ends_its_session_when_it_is_left(chromium, serve):

@@ -23,6 +23,8 @@ export function contentOf({ observation }) {
 export class Episode {
   /** @type {PlayedStep[]} */ steps = [];
   /** @type {Data[]} */ messages;
+  /** Whether the session was lost, and its environment with it. */
+  isLost = false;
 
   /** @param {Data} first The answer to the reset. @param {{seed: number | null, id: string}} options */
   constructor(first, { seed, id }) {
@@ -41,7 +43,7 @@ export class Episode {
 
   /** Whether no further step can be taken. */
   get hasEnded() {
-    return this.isDone || (this.steps.at(-1)?.error ?? null) !== null;
+    return this.isDone || this.isLost || (this.steps.at(-1)?.error ?? null) !== null;
   }
 
   get rewards() {

@@ -21,23 +21,28 @@ export class FormError extends Error {
   }
 }
 
-/**
- * The fields of an object; its `metadata` is left out.
- * @param {Schema} schema
- * @returns {Control}
- */
+/** @param {Schema} schema @returns {Control} The fields of an object, or what the schema is otherwise. */
 export function fieldsOf(schema) {
-  const { metadata: _, ...properties } = resolved(schema, schema).properties ?? {};
-  return controlOf({ ...resolved(schema, schema), properties }, { root: schema, path: [], isRequired: true });
+  return controlOf(schema, { root: schema, path: [], isRequired: true });
 }
 
 /**
- * Shows problems at the fields that they are about.
+ * Sends a form. Problems are shown at the fields that they are about.
  * @param {Element} form
- * @param {Problem[]} problems
- * @returns {Problem[]} Those that are about no field.
+ * @param {() => Promise<unknown>} send Its error has a list `errors`, if it is about fields.
  */
-export function showProblems(form, problems) {
+export async function sendForm(form, send) {
+  showProblems(form, []);
+  try {
+    await send();
+  } catch (error) {
+    const { errors = [] } = /** @type {FormError} */ (error);
+    if (!errors.length || showProblems(form, errors).length) throw error;
+  }
+}
+
+/** @param {Element} form @param {Problem[]} problems @returns {Problem[]} Those that are about no field. */
+function showProblems(form, problems) {
   for (const each of form.querySelectorAll(".field > .error")) each.textContent = "";
   for (const each of form.querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
   return problems.filter(({ loc, msg }) => {
@@ -62,7 +67,7 @@ function fieldAt(form, loc) {
 }
 
 /** @param {Schema} schema @param {Schema} root @returns {Schema} The schema that a reference names. */
-function resolved(schema, root) {
+export function resolved(schema, root) {
   for (let depth = 0; depth < MAX_DEPTH && (schema.$ref || schema.allOf?.length === 1); depth++) {
     const { $ref, allOf, ...rest } = schema;
     const path = String($ref ?? "").split("/").slice(1);

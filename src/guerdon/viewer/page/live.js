@@ -45,7 +45,7 @@ export class Live extends HTMLElement {
   #note = h("p.note.is-failed", { role: "status", hidden: true });
 
   connectedCallback() {
-    this.append(this.#note,
+    this.replaceChildren(this.#note,
       h("div.curves", {}, ...this.#parts.map(({ chart, picture, last }) => card("chart-card", chart.title, last, picture))));
     this.#timer = setInterval(() => document.hidden || this.#sample(), EVERY);
     this.#sample();

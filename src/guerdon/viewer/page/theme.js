@@ -14,7 +14,7 @@ export function themeButton() {
     onclick: () => set(themes[(themes.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % themes.length]),
   });
   const set = (/** @type {string} */ theme) => {
-    const known = theme in SIGNS ? theme : "system";
+    const known = Object.hasOwn(SIGNS, theme) ? theme : "system";
     document.documentElement.dataset.theme = known;
     button.replaceChildren(SIGNS[known]);
     button.setAttribute("aria-label", `Theme: ${known}`);
