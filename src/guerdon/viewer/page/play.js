@@ -26,7 +26,7 @@ export class Play extends HTMLElement {
       const [{ name }, { action }] = await Promise.all([asked("metadata"), asked("schema")]);
       document.title = `${name} – guerdon`;
       const player = new Player(action, this.#status);
-      const help = listenToKeys(this.#shortcuts(player));
+      const help = listenToKeys(this.#shortcuts(player, theme));
       const [brand, title] = [h("span.brand", {}, "guerdon"), h("span.file", {}, inline(name, 60))];
       this.prepend(h("header.bar", {}, brand, title, this.#tabs, player.connection, theme, help), this.#main);
       window.addEventListener("hashchange", () => this.#show(player));
@@ -46,8 +46,8 @@ export class Play extends HTMLElement {
     if (tab === "reward") this.#status.guard(() => this.#weights.show());
   }
 
-  /** @param {Player} player */
-  #shortcuts(player) {
+  /** @param {Player} player @param {HTMLElement} theme The button. */
+  #shortcuts(player, theme) {
     const open = (/** @type {string} */ tab) => () => {
       location.hash = tab;
     };
@@ -57,6 +57,7 @@ export class Play extends HTMLElement {
       { key: "p", about: "play", run: open("play") },
       { key: "w", about: "weights of the reward", run: open("reward") },
       { key: "s", about: "the server", run: open("server") },
+      { key: "t", about: "change the theme", run: () => theme.click() },
       { key: "Escape", about: "leave a field", run: () => /** @type {HTMLElement} */ (document.activeElement)?.blur() },
     ];
   }
