@@ -145,23 +145,23 @@ export class Table {
 }
 
 /**
- * The mean of the numbers of some rows, with its 95 % interval: ± 1.96 s / √n.
+ * The mean of the numbers of some rows, with its 95 % interval: ± 1.96 s / √n. It is their sum
+ * divided by their number, as in the tables of the commands, so that both round alike.
  * @param {Float64Array} numbers NaN is left out.
  * @param {Int32Array} rows
  * @returns {Mean}
  */
 export function meanOf(numbers, rows) {
-  let count = 0;
-  let mean = 0;
-  let squares = 0;
+  let [count, sum, running, squares] = [0, 0, 0, 0];
   for (const row of rows) {
     const value = numbers[row];
     if (value !== value) continue;
-    const offset = value - mean;
-    mean += offset / ++count;
-    squares += offset * (value - mean);
+    sum += value;
+    const offset = value - running;
+    running += offset / ++count;
+    squares += offset * (value - running);
   }
-  if (count === 0) return { count, mean: NaN, low: NaN, high: NaN };
+  const mean = sum / count;
   const half = count > 1 ? 1.96 * Math.sqrt(squares / (count - 1) / count) : NaN;
   return { count, mean, low: mean - half, high: mean + half };
 }
@@ -177,7 +177,7 @@ export function meanOf(numbers, rows) {
  */
 export function meansBy(codes, size, numbers, rows) {
   const [all, counts, zeros] = [new Int32Array(size), new Int32Array(size), new Int32Array(size)];
-  const [means, squares] = [new Float64Array(size), new Float64Array(size)];
+  const [sums, means, squares] = [new Float64Array(size), new Float64Array(size), new Float64Array(size)];
   for (const row of rows) {
     const code = codes[row];
     if (code < 0) continue;
@@ -185,6 +185,7 @@ export function meansBy(codes, size, numbers, rows) {
     const value = numbers ? numbers[row] : NaN;
     if (value !== value) continue;
     if (value === 0) zeros[code]++;
+    sums[code] += value;
     const offset = value - means[code];
     means[code] += offset / ++counts[code];
     squares[code] += offset * (value - means[code]);
@@ -192,7 +193,7 @@ export function meansBy(codes, size, numbers, rows) {
   return Array.from(all, (rows, code) => {
     const count = counts[code];
     const half = 1.96 * Math.sqrt(squares[code] / (count - 1) / count);
-    return { rows, count, mean: count ? means[code] : NaN, half, zeros: zeros[code] };
+    return { rows, count, mean: sums[code] / count, half, zeros: zeros[code] };
   });
 }
 
