@@ -98,6 +98,16 @@ def wait_for(page: Any, condition: str) -> None:
         page.wait_for_timeout(20)
 
 
+def go(page: Any, hash: str) -> None:
+    """Open another state of the page of `guerdon view`, and wait until it is shown."""
+    page.evaluate("document.querySelector('g-app').removeAttribute('ready')")
+    page.evaluate("hash => { location.hash = hash }", hash)
+    page.wait_for_selector("g-app[ready], .status .is-failed")
+    problem = page.locator(".status").inner_text()
+    assert not problem, f"{hash}: {problem}"
+    page.wait_for_timeout(20)  # some plots are drawn later
+
+
 # What a page shows -------------------------------------------------------------------------------
 
 

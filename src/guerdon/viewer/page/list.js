@@ -82,6 +82,10 @@ export class List extends HTMLElement {
       const [low, high] = table.extent(name);
       return Math.max(Math.abs(low) || 0, Math.abs(high) || 0);
     }));
+    if (before?.table !== table) { // another file may have other columns
+      this.#pool = [];
+      this.#space.replaceChildren();
+    }
     if (before?.rows !== rows) {
       const open = context.address.integer("row");
       this.#current = open === null ? -1 : rows.indexOf(open);
