@@ -129,8 +129,11 @@ def serve(tmp_path):
 
 
 @pytest.fixture
-def show(chromium):
-    """Opens pages at an address and a hash, and closes them; none may report an error."""
+def show(chromium, serve):
+    """Opens pages at an address and a hash, and closes them before what `serve` has opened.
+
+    None may report an error.
+    """
     with ExitStack() as stack:
 
         def show(address, hash="", **options):

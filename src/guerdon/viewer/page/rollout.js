@@ -95,8 +95,9 @@ export class RolloutView extends HTMLElement {
       h("span.spring"),
       h("span.muted", {}, place < 0 ? "not among the filtered rows" : `${count(place + 1)} of ${count(rows.length)}`),
       pager("row", (step) => this.move(step)));
+    const size = row._too_large ?? row._rollout?._too_large;
     const notes = [
-      row._too_large && h("p.note", {}, `This row has ${count(row._too_large)} bytes, which is more than is shown.`),
+      size && h("p.note", {}, `This row has ${count(size)} bytes, which is more than is shown.`),
       row.error && h("p.note.is-failed", {},
         h("b", {}, row.is_score_valid ? "handled: " : "failed: "), inline(row.error, 4000)),
       row.reason && h("p.note", {}, inline(row.reason, 4000)),
@@ -110,7 +111,8 @@ export class RolloutView extends HTMLElement {
         h("div.conversation", {},
           messages.length
             ? messagesView(messages, steps, (index) => this.#select(index))
-            : empty("There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
+            : empty(row._rollout ? "The rollout has no messages that are shown."
+              : "There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
           Object.keys(columns).length > 0
             && folded("columns of the task", () => code(JSON.stringify(columns, null, 2)))),
         h("aside.side", { "aria-label": "Rubrics of the step" }, h("div.sticky"))));
@@ -176,7 +178,8 @@ customElements.define("g-rollout", RolloutView);
 
 /** @param {Row} row @returns {HTMLElement} */
 export function scoreOf(row) {
-  if (!row.is_score_valid) return h("span.tag.failed", {}, "failed");
+  if (row._too_large || row._unreadable) return h("span.tag.skipped", {}, "unreadable");
+  if (row.is_score_valid === false || typeof row.score !== "number") return h("span.tag.failed", {}, "failed");
   return h(row.score === 0 ? "b.big.zero" : "b.big", { title: "score" }, number(row.score));
 }
 
