@@ -85,7 +85,7 @@ def opened(chromium: Any, address: str, **options: Any) -> Iterator[Any]:
         page.goto(address)
         page.wait_for_selector("[ready]")
         yield page
-        assert problems == []
+        assert not problems, "; ".join(problems)
     finally:
         context.close()
 
@@ -132,6 +132,21 @@ def figure(page: Any, name: str) -> str:
     """One of the figures of an overview."""
     line = page.locator(f".figures dl > div:has(dt:text-is('{name}')) dd")
     return line.evaluate("each => each.firstChild.textContent")
+
+
+# WCAG 2.0 to 2.2, levels A and AA.
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+RUN_AXE = """async tags => (await axe.run({ runOnly: tags })).violations.flatMap(
+    each => each.nodes.map(node => `${each.id}: ${node.html}: ${node.failureSummary}`))"""
+
+
+def violations(page: Any) -> list[str]:
+    """What axe-core finds on a page; skips the test if it isn't installed."""
+    axe = REPOSITORY / ".npm" / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.exists():
+        pytest.skip("axe-core isn't installed: `make page` installs it with npm")
+    page.evaluate(axe.read_text())
+    return page.evaluate(RUN_AXE, TAGS)
 
 
 def signed(value: float) -> str:

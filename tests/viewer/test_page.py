@@ -114,7 +114,7 @@ def test_rollout_shows_messages_calls_and_steps(at, recorded):
     page.locator(".strip .step").nth(1).click()
     wait_for(page, "document.querySelector('.side h2').innerText === 'Step 1'")
     assert "step=1" in page.url
-    assert signed(scored["steps"][1]["advantage"]) in page.locator(".side .numbers").inner_text()
+    assert signed(scored["steps"][1]["advantage"]) in page.locator(".beside.current").inner_text()
 
 
 def test_rollout_that_failed_has_no_number(at, recorded):
@@ -124,7 +124,7 @@ def test_rollout_that_failed_has_no_number(at, recorded):
     assert page.locator(".title .tag.failed").inner_text() == "failed"
     assert "the judge is down" in page.locator(".note.is-failed").inner_text()
     assert "0.000" not in page.locator(".title").inner_text()
-    assert "0.000" not in page.locator(".side .numbers").inner_text()
+    assert "0.000" not in page.locator(".beside").inner_text()
 
 
 def test_rollout_distinguishes_stopped_failed_and_zero(show, serve):

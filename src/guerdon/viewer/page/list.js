@@ -73,10 +73,11 @@ export class List extends HTMLElement {
   async show(context) {
     const { table, rows } = context;
     // The value of a Gate and that of its rubric are mostly the same.
-    this.#components = table.components.filter((name) => !name.endsWith(".rubric")).slice(0, MAX_COMPONENTS);
-    await table.load(["score", "status", "group", "turns", "before", "after", ...this.#components]);
+    const components = table.components.filter((name) => !name.endsWith(".rubric")).slice(0, MAX_COMPONENTS);
+    await table.load(["score", "status", "group", "turns", "before", "after", ...components]);
     const before = this.#context;
-    this.#context = context;
+    // Together: the rows may be drawn at any time.
+    [this.#context, this.#components] = [context, components];
     if (this.#cache?.table !== table) this.#cache = new RowCache(context, () => this.#requestFrame());
     this.#most = Math.max(1e-9, ...this.#columns.map((name) => {
       const [low, high] = table.extent(name);

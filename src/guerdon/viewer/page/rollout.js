@@ -1,6 +1,6 @@
 /** One rollout: its messages, and beside each turn its numbers and its tree. */
 
-import { empty, h, pager, replaceContent } from "./dom.js";
+import { empty, h, pager, replaceContent, scrolled } from "./dom.js";
 import { gauge, signedColor } from "./plots.js";
 import { messageText } from "./source.js";
 import { treeOf, treeView } from "./tree.js";
@@ -115,7 +115,7 @@ export class RolloutView extends HTMLElement {
               : "There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
           Object.keys(columns).length > 0
             && folded("columns of the task", () => code(JSON.stringify(columns, null, 2)))),
-        h("aside.side", { "aria-label": "Rubrics of the step" }, h("div.sticky"))));
+        h("aside.side", {}, scrolled("sticky", "Rubrics of the step"))));
   }
 
   /** @param {StepNumbers[]} steps @param {Row} row */
