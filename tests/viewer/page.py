@@ -4,7 +4,6 @@ import json
 import os
 import re
 import select
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,28 +19,12 @@ import pytest
 import uvicorn
 
 from guerdon.viewer import FileIndex, ViewedFile, ViewerApp
+from scripts.chromium import MISSING, chromium_path
 
 REPOSITORY = Path(__file__).parents[2]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-NO_CHROMIUM = (
-    "Chromium isn't installed: `apt-get install chromium` or `playwright install chromium` "
-    "installs it, or set CHROMIUM to its path"
-)
 TOKEN = "s3cret"
 PATIENCE_S = 20.0  # after which what should happen is taken not to happen
-
-
-def chromium_path() -> str | None:
-    """The path of Chromium: ``$CHROMIUM``, that of the system, or playwright's; None if none is."""
-    names = [each for each in (os.environ.get("CHROMIUM"), *NAMES) if each]
-    if found := next(filter(None, map(shutil.which, names)), None):
-        return found
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-    return own if Path(own).exists() else None
 
 
 @contextmanager
@@ -50,7 +33,7 @@ def browser() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright isn't installed")
     path = chromium_path()
     if path is None:
-        pytest.skip(NO_CHROMIUM)
+        pytest.skip(MISSING)
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         try:
