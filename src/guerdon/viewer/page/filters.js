@@ -9,8 +9,9 @@ const INTERVAL = /^([[(])([^,]*),([^,]*)([\])])$/;
 /**
  * Marks the rows that match all filters. The columns must be loaded.
  *
- * A filter is a list of alternatives: `none`, an interval of numbers such as `[0,0.5)`, or a value
- * of a category after an equals sign, such as `=failed`.
+ * A filter is a list of alternatives: `none`, an interval of numbers such as `[0,0.5)`, a value of a
+ * category after an equals sign, such as `=failed`, or a part of such values, such as `~format` for
+ * what `partsOf` finds in them.
  * @param {Table} table
  * @param {Map<string, string[]>} filters
  * @returns {Uint8Array} 1 for each row that matches.
@@ -58,16 +59,16 @@ function isIn(value, { low, high, fromLow, toHigh }) {
 
 /** @param {Table} table @param {string} name @param {string[]} alternatives @returns {Set<number>} */
 function codesOf(table, name, alternatives) {
-  const values = table.values(name);
-  const absent = -1;
-  const unknown = -2;
-  return new Set(
-    alternatives.map((each) => {
-      if (each === NONE) return absent;
-      const code = values.indexOf(each.slice(1));
-      return code < 0 ? unknown : code;
-    }),
-  );
+  const wanted = new Set(alternatives);
+  const isWanted = (/** @type {string} */ value) =>
+    wanted.has(`=${value}`) || partsOf(value).some((part) => wanted.has(`~${part}`));
+  const codes = table.values(name).flatMap((value, code) => (isWanted(value) ? [code] : []));
+  return new Set(wanted.has(NONE) ? [...codes, -1] : codes);
+}
+
+/** @param {string} value Paths of gates, for example. @returns {string[]} Each of them. */
+export function partsOf(value) {
+  return value.split(", ");
 }
 
 /** @param {Uint8Array} mask @param {Int32Array} codes @param {Set<number>} kept */
@@ -112,7 +113,7 @@ export function toggled(alternatives = [], clicked, isAdded) {
 export function inWords(name, alternatives) {
   const parts = alternatives.map((each) => {
     if (each === NONE) return "none";
-    if (each.startsWith("=")) return each.slice(1);
+    if (/^[=~]/.test(each)) return each.slice(1);
     const interval = intervalOf(each);
     if (interval === null) return each;
     const { low, high, fromLow, toHigh } = interval;

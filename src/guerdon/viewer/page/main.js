@@ -33,6 +33,7 @@ const VIEWS = /** @type {Record<string, string[]>} */ ({
 const SEARCH_DELAY = 250; // milliseconds
 const RETRY = 5000; // milliseconds, while the server doesn't answer
 const THEMES = ["system", "light", "dark"];
+const IN_FILE = "place in the file"; // the order without a column
 
 /** The whole page. */
 export class App extends HTMLElement {
@@ -163,23 +164,40 @@ export class App extends HTMLElement {
   /** @param {Table} table @param {{rows: Int32Array, isCut: boolean}} selected */
   #showChips(table, { rows, isCut }) {
     const { filters } = this.#address;
-    const chip = (/** @type {string} */ text, /** @type {string} */ parameter) => h("button.chip", {
-      "data-key": `chip ${parameter}`, title: "Remove this filter",
-      onclick: () => this.#address.change({ [parameter]: null }),
-    }, inline(text, 80), h("span", { "aria-hidden": "true" }, " ×"));
     const text = this.#address.get("q");
-    const chips = [...filters].map(([name, values]) => chip(inWords(name, values), filterKey(name)));
-    if (text) chips.push(chip(`text: ${text}`, "q"));
-    const parameters = ["q", ...[...filters.keys()].map(filterKey)];
-    const clear = () => this.#address.change(Object.fromEntries(parameters.map((name) => [name, null])));
+    const chips = [...filters].map(([name, values]) => ({ key: filterKey(name), about: inWords(name, values) }));
+    if (text) chips.push({ key: "q", about: `text: ${text}` });
+    const remove = (/** @type {string[]} */ keys) => () =>
+      this.#address.change(Object.fromEntries(keys.map((key) => [key, null])));
     const size = `${count(table.rows)} rows`;
     const { note = "" } = table.info;
     this.#chips.hidden = !["rows", "diff"].includes(table.info.kind);
     replaceContent(this.#chips,
       h("span.amount", {}, rows.length === table.rows ? size : `${count(rows.length)} of ${size}`),
-      ...chips, chips.length > 1 && h("button.link", { "data-key": "clear", onclick: clear }, "clear all"),
+      ...chips.map(({ key, about }) => h("button.chip", {
+        "data-key": `chip ${key}`, title: "Remove this filter", onclick: remove([key]),
+      }, inline(about, 80), h("span", { "aria-hidden": "true" }, " ×"))),
+      chips.length > 1
+        && h("button.link", { "data-key": "clear", onclick: remove(chips.map(({ key }) => key)) }, "clear all"),
       isCut && h("span.muted", {}, "the search took too long and is incomplete"),
-      note && h("span.muted", {}, inline(note, 300)));
+      note && h("span.muted", {}, inline(note, 300)),
+      h("span.spring"), ...this.#sortControls(table));
+  }
+
+  /** @param {Table} table */
+  #sortControls(table) {
+    const sort = this.#address.get("sort");
+    const [name, isDown] = [sort.replace(/^-/, ""), sort.startsWith("-")];
+    const order = (/** @type {string | null} */ sort) => this.#address.change({ sort }, { replace: true });
+    const names = [IN_FILE, ...table.columns.keys()];
+    return [
+      h("span.muted", {}, "sort by"),
+      choice("Sort by", names, name || IN_FILE, (chosen) => order(chosen === IN_FILE ? null : chosen)),
+      h("button", {
+        "aria-label": "Reverse the order", title: "Reverse the order", "data-key": "reverse",
+        disabled: !name, onclick: () => order(isDown ? name : `-${name}`),
+      }, isDown ? "↓" : "↑"),
+    ];
   }
 
   /** Shows the new rows of files that grow. */

@@ -1,6 +1,7 @@
 /** Plots: histograms, intervals, matrices, scatter plots and curves, in SVG and on canvas. */
 
-import { h, replaceContent, svg, useArrowKeys } from "./dom.js";
+import { h, replaceContent, shorten, svg, useArrowKeys } from "./dom.js";
+import { NONE } from "./filters.js";
 import { extent, multiple, roundStep } from "./table.js";
 import { brief, count } from "./text.js";
 
@@ -45,7 +46,11 @@ export function plot(shape, draw) {
 
 // Scales -------------------------------------------------------------------------------------------
 
-/** @typedef {{(value: number): number, domain: [number, number], ticks: number[]}} Scale */
+/**
+ * @typedef {{(value: number): number, domain: [number, number], ticks: number[],
+ *   invert: (pixel: number) => number}} Scale
+ * @typedef {{left: number, right: number, top: number, bottom: number}} Box In pixels.
+ */
 
 /**
  * A linear scale; its ticks are at round numbers.
@@ -62,14 +67,16 @@ export function scale(domain, range, most = 6) {
   const step = roundStep((high - low) / most);
   const ticks = [];
   for (let n = Math.ceil(low / step - 1e-9); n <= high / step + 1e-9; n++) ticks.push(multiple(n, step));
-  return Object.assign(of, { domain: /** @type {[number, number]} */ ([low, high]), ticks });
+  const invert = (/** @type {number} */ pixel) =>
+    Number((low + ((pixel - range[0]) / (range[1] - range[0])) * (high - low)).toPrecision(4));
+  return Object.assign(of, { domain: /** @type {[number, number]} */ ([low, high]), ticks, invert });
 }
 
 /**
  * Axes with light grid lines.
  * @param {Scale} x
  * @param {Scale} y
- * @param {{left: number, right: number, top: number, bottom: number}} box In pixels.
+ * @param {Box} box
  * @returns {SVGElement}
  */
 export function axes(x, y, box) {
@@ -128,98 +135,90 @@ export function gauge(value, most) {
 
 /**
  * @typedef {{label: string, title: string, text: string, count: number, total: number,
- *   kind: "bar" | "zero" | "none" | "failed", isChosen: boolean}} Bar `text` is the filter.
+ *   kind: "bar" | "zero" | "below" | "none" | "failed", isChosen: boolean}} Bar `text` is the filter.
+ * @typedef {{name: string, none?: "none" | "failed", chosen?: string[],
+ *   choose: (text: string, isAdded: boolean) => void}} HistogramOptions `name`: what the numbers are;
+ *   `none`: what a row without a number is; `chosen`: the filters of the column.
  */
 
 /**
- * The bars of a column's histogram.
+ * A histogram whose bars are buttons: the rows shown in front of all rows. Zeros and rows without a
+ * number have bars of their own.
  * @param {import("./table.js").Binned} binned
  * @param {Int32Array} rows The rows shown.
- * @param {string} name What the numbers are.
- * @param {string[]} chosen The filters of the column.
- * @returns {Bar[]}
- */
-export function barsOf(binned, rows, name, chosen) {
-  const counts = binned.count(rows);
-  return binned.bins.map(({ low, high, text }, place) => ({
-    label: brief(low), title: low === high ? `${name} is ${low}` : `${name} in ${text}`, text,
-    count: counts[place], total: binned.whole[place], isChosen: chosen.includes(text),
-    kind: low === 0 && high === 0 ? "zero" : "bar",
-  }));
-}
-
-/**
- * A histogram whose bars are buttons: the rows shown in front of all rows.
- * @param {Bar[]} bars
- * @param {{label: string, isScale: boolean, choose: (text: string, isAdded: boolean) => void}} options
- *   `isScale`: the bars are intervals, whose edges are labelled.
+ * @param {HistogramOptions} options
  * @returns {Draw}
  */
-export function histogram(bars, { label, isScale, choose }) {
+export function histogram(binned, rows, options) {
+  const bars = barsOf(binned, rows, options);
+  const isScale = binned.bins.some(({ low, high }) => low !== high); // then the edges are labelled
   return (width, height) => {
     const apart = bars.filter((bar) => bar.kind === "failed" || bar.kind === "none").length;
     const box = { left: 48, right: width - 4, top: 16, bottom: height - 22 };
     const gap = apart ? 18 : 0;
-    const slot = (box.right - box.left - gap) / Math.max(bars.length, 4);
-    const most = Math.max(1, ...bars.map((bar) => bar.total));
-    const y = scale([0, most], [box.bottom, box.top], 4);
-    const x = scale([0, 1], [box.left, box.right]);
-    x.ticks = [];
-    const group = svg("g", { role: "group", "aria-label": label });
+    const slot = Math.min((box.right - box.left - gap) / bars.length, 150);
+    const y = scale([0, Math.max(1, ...bars.map((bar) => bar.total))], [box.bottom, box.top], 4);
+    const x = Object.assign(scale([0, 1], [box.left, box.right]), { ticks: [] });
+    const group = svg("g", { role: "group", "aria-label": `Distribution of ${options.name}` });
     const room = Math.max(1, Math.ceil(44 / slot));
     bars.forEach((bar, place) => {
       const left = box.left + place * slot + (place >= bars.length - apart ? gap : 0);
-      group.append(barOf(bar, { left, slot, y, bottom: box.bottom, choose }));
-      const isEdge = isScale && bar.kind === "bar";
-      if (bar.kind !== "bar" || place % room === 0 || slot > 44) {
-        const at = isEdge ? left : left + slot / 2;
-        const isCrowded = isEdge && bars.some((each, other) => each.kind === "zero" && Math.abs(other - place) < room);
-        if (!isCrowded) group.append(labelOf(bar.label, at, height - 6));
-      }
+      group.append(barOf(bar, { left, slot, y, choose: options.choose }));
+      const isInterval = bar.kind === "bar" || bar.kind === "below";
+      const isEdge = isScale && isInterval;
+      const isCrowded = isEdge && bars.some(({ kind }, other) => kind === "zero" && Math.abs(other - place) < room);
+      if (isCrowded || (isInterval && place % room !== 0)) return;
+      const labelled = { x: isEdge ? left : left + slot / 2, y: height - 6, "text-anchor": "middle" };
+      group.append(svg("text.tick", { ...labelled, "aria-hidden": "true" }, bar.label));
     });
     useArrowKeys(group, ".bar");
-    const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, axes(x, y, box), group);
-    return [picture];
+    return [svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, axes(x, y, box), group)];
   };
 }
 
-/** @param {string} label @param {number} x @param {number} y */
-function labelOf(label, x, y) {
-  return svg("text.tick", { x, y, "text-anchor": "middle", "aria-hidden": "true" }, label);
+/**
+ * @param {import("./table.js").Binned} binned
+ * @param {Int32Array} rows
+ * @param {HistogramOptions} options
+ * @returns {Bar[]}
+ */
+function barsOf(binned, rows, { name, none = "none", chosen = [] }) {
+  const counts = binned.count(rows);
+  const described = binned.bins.map(({ low, high, text }) => ({
+    label: brief(low), title: low === high ? `${name} is ${low}` : `${name} in ${text}`, text,
+    kind: low === 0 && high === 0 ? "zero" : high <= 0 ? "below" : "bar",
+  }));
+  described.push({ label: none, title: none === "failed" ? none : `no ${name}`, text: NONE, kind: none });
+  const bars = described.map((bar, place) =>
+    ({ ...bar, count: counts[place], total: binned.whole[place], isChosen: chosen.includes(bar.text) }));
+  return /** @type {Bar[]} */ (bars.filter((bar) => bar.text !== NONE || bar.total > 0));
 }
 
 /**
  * @param {Bar} bar
- * @param {{left: number, slot: number, y: Scale, bottom: number,
- *   choose: (text: string, isAdded: boolean) => void}} place
+ * @param {{left: number, slot: number, y: Scale, choose: HistogramOptions["choose"]}} place
  */
-function barOf(bar, { left, slot, y, bottom, choose }) {
+function barOf(bar, { left, slot, y, choose }) {
   const inset = Math.min(slot * 0.12, 3);
-  const wide = Math.min(slot - 2 * inset, 120);
-  const start = left + (slot - wide) / 2;
+  const [start, width, bottom] = [left + inset, slot - 2 * inset, y(0)];
   const rectangle = (/** @type {string} */ kind, /** @type {number} */ amount) => {
-    const high = amount ? Math.max(bottom - y(amount), 1.5) : 0;
-    return svg(`rect.${kind}`, { x: start, width: wide, y: bottom - high, height: high, rx: Math.min(2, high / 2) });
+    const height = amount ? Math.max(bottom - y(amount), 1.5) : 0;
+    return svg(`rect.${kind}`, { x: start, width, y: bottom - height, height, rx: Math.min(2, height / 2) });
   };
-  const activate = (/** @type {Event} */ event) => {
-    const { shiftKey, ctrlKey, metaKey } = /** @type {MouseEvent} */ (event);
+  const about = `${bar.title}: ${count(bar.count)} of ${count(bar.total)} rows`;
+  const onclick = (/** @type {MouseEvent} */ { shiftKey, ctrlKey, metaKey }) =>
     choose(bar.text, shiftKey || ctrlKey || metaKey);
-  };
   return svg(
     `g.bar.${bar.kind}${bar.isChosen ? ".chosen" : ""}`,
     {
-      role: "button",
-      "aria-pressed": bar.isChosen,
-      "aria-label": `${bar.title}: ${count(bar.count)} of ${count(bar.total)} rows`,
-      "data-key": `bar ${bar.text}`,
-      onclick: activate,
-      onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      role: "button", "aria-pressed": bar.isChosen, "aria-label": about, "data-key": `bar ${bar.text}`, onclick,
+      onkeydown: (/** @type {any} */ event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();
-        activate(event);
+        onclick(event);
       },
     },
-    svg("title", {}, `${bar.title}: ${count(bar.count)} of ${count(bar.total)} rows`),
+    svg("title", {}, about),
     svg("rect.hit", { x: left, y: 0, width: slot, height: bottom }),
     rectangle("whole", bar.total),
     rectangle("part", bar.count),
@@ -263,16 +262,10 @@ export function scatter(options) {
       svg("text.axis", { x: (box.left + box.right) / 2, y: height - 2, "text-anchor": "middle" }, options.xLabel),
       svg("text.axis", { transform: `translate(9 ${middle}) rotate(-90)`, "text-anchor": "middle" }, options.yLabel),
     );
-    brush(picture, box, (left, right, top, bottom) => {
-      const at = (/** @type {Scale} */ of, /** @type {number} */ share) =>
-        Number((of.domain[0] + share * (of.domain[1] - of.domain[0])).toPrecision(4));
-      const shareX = (/** @type {number} */ value) => (value - box.left) / (box.right - box.left);
-      const shareY = (/** @type {number} */ value) => (box.bottom - value) / (box.bottom - box.top);
-      options.choose(
-        `[${at(x, shareX(left))},${at(x, shareX(right))}]`,
-        `[${at(y, shareY(bottom))},${at(y, shareY(top))}]`,
-      );
-    });
+    brush(picture, box, (left, right, top, bottom) => options.choose(
+      `[${x.invert(left)},${x.invert(right)}]`,
+      `[${y.invert(bottom)},${y.invert(top)}]`,
+    ));
     return [canvas, picture];
   };
 }
@@ -327,22 +320,20 @@ function drawPoints(canvas, { x, y, rows }, left, top) {
 /**
  * Lets the pointer draw a rectangle.
  * @param {SVGElement} picture
- * @param {{left: number, right: number, top: number, bottom: number}} box
+ * @param {Box} box
  * @param {(left: number, right: number, top: number, bottom: number) => void} done
  */
 function brush(picture, box, done) {
   /** @type {[number, number] | null} */
   let start = null;
-  const rectangle = svg("rect.selection", { width: 0, height: 0 });
+  const rectangle = svg("path.selection");
   picture.append(rectangle);
   /** @param {PointerEvent} event @returns {[number, number]} */
-  const place = (event) => {
+  const place = ({ clientX, clientY }) => {
     const { left, top } = picture.getBoundingClientRect();
-    const clamp = (/** @type {number} */ value, /** @type {number} */ low, /** @type {number} */ high) =>
-      Math.min(Math.max(value, low), high);
     return [
-      clamp(event.clientX - left, box.left, box.right),
-      clamp(event.clientY - top, box.top, box.bottom),
+      Math.min(Math.max(clientX - left, box.left), box.right),
+      Math.min(Math.max(clientY - top, box.top), box.bottom),
     ];
   };
   picture.addEventListener("pointerdown", (event) => {
@@ -352,19 +343,15 @@ function brush(picture, box, done) {
   picture.addEventListener("pointermove", (event) => {
     if (start === null) return;
     const [x, y] = place(event);
-    rectangle.setAttribute("x", String(Math.min(x, start[0])));
-    rectangle.setAttribute("y", String(Math.min(y, start[1])));
-    rectangle.setAttribute("width", String(Math.abs(x - start[0])));
-    rectangle.setAttribute("height", String(Math.abs(y - start[1])));
+    rectangle.setAttribute("d", `M${start}H${x}V${y}H${start[0]}Z`);
   });
   picture.addEventListener("pointerup", (event) => {
     if (start === null) return;
     const [[x, y], [a, b]] = [place(event), start];
     start = null;
-    rectangle.setAttribute("width", "0");
-    if (Math.abs(x - a) > 3 && Math.abs(y - b) > 3) {
-      done(Math.min(x, a), Math.max(x, a), Math.min(y, b), Math.max(y, b));
-    }
+    rectangle.setAttribute("d", "");
+    if (Math.abs(x - a) < 4 || Math.abs(y - b) < 4) return;
+    done(Math.min(x, a), Math.max(x, a), Math.min(y, b), Math.max(y, b));
   });
 }
 
@@ -372,24 +359,33 @@ function brush(picture, box, done) {
 
 /**
  * @typedef {{name: string, color: string, dash?: string, x: ArrayLike<number>, y: ArrayLike<number>,
- *   low?: ArrayLike<number>, high?: ArrayLike<number>}} Curve With a band between `low` and `high`.
- * @typedef {{at: number, title: string}} Mark
+ *   low?: ArrayLike<number>, high?: ArrayLike<number>, isStepped?: boolean}} Curve With a band between
+ *   `low` and `high`; `isStepped`: a value holds until the next one.
+ * @typedef {{at: number, title: string, sign?: string}} Mark `sign`: shown where there is no room for
+ *   the title.
  */
 
-/** The colours of curves: those of Okabe and Ito, which the colour-blind can tell apart. */
-export const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
-/** The dashes of curves, so that colour is not the only difference. */
-export const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2", "1 2"];
+// The colours are those of Okabe and Ito, which the colour-blind can tell apart; the dashes make that
+// colour is not the only difference.
+const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
+const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2", "1 2"];
+
+/** @param {number} place Which of several curves, from 0. @returns {{color: string, dash: string}} */
+export function styleOf(place) {
+  const size = CURVE_COLORS.length;
+  return { color: CURVE_COLORS[place % size], dash: DASHES[(place + Math.floor(place / size)) % size] };
+}
 
 /**
  * Curves over a common axis, with vertical marks.
  * @param {Curve[]} drawn
- * @param {{label: string, xLabel: string, marks?: Mark[], within?: [number, number]}} options
+ * @param {{label: string, xLabel: string, marks?: Mark[], within?: [number, number],
+ *   point?: (x: number | null) => void}} options `point` receives where the pointer is.
  * @returns {Draw}
  */
-export function curves(drawn, { label, xLabel, marks = [], within }) {
+export function curves(drawn, { label, xLabel, marks = [], within, point }) {
   return (width, height) => {
-    const box = { left: 46, right: width - 20, top: 8, bottom: height - 32 };
+    const box = { left: 46, right: width - 20, top: marks.length ? 20 : 8, bottom: height - 32 };
     const x = scale(extentOf(drawn.map((each) => each.x)), [box.left, box.right]);
     const bands = drawn.flatMap((each) => [each.y, each.low ?? [], each.high ?? []]);
     const y = scale(within ?? padded(extentOf(bands)), [box.bottom, box.top], 4);
@@ -398,39 +394,55 @@ export function curves(drawn, { label, xLabel, marks = [], within }) {
       { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
       axes(x, y, box),
       svg("text.axis", { x: (box.left + box.right) / 2, y: height - 2, "text-anchor": "middle" }, xLabel),
+      ...marks.map((mark, place) => markOf(mark, x(mark.at), x(marks[place + 1]?.at ?? x.domain[1]), box)),
+      ...drawn.flatMap((curve) => curveOf(curve, x, y)),
     );
-    for (const { at, title } of marks) {
-      const place = x(at);
-      picture.append(svg("g.mark", {}, svg("title", {}, title),
-        svg("line", { x1: place, x2: place, y1: box.top, y2: box.bottom })));
-    }
-    for (const curve of drawn) picture.append(...curveOf(curve, x, y));
+    if (point) listenToPointer(picture, x, box, point);
     return [picture];
   };
 }
 
-/** @param {Curve} curve @param {Scale} x @param {Scale} y */
-function curveOf({ name, color, dash, x: xs, y: ys, low, high }, x, y) {
-  /** @param {ArrayLike<number>} values */
-  const pointsOf = (values) => {
-    const points = [];
-    for (let place = 0; place < values.length; place++) {
-      const value = values[place];
-      points.push(value === value ? `${x(xs[place]).toFixed(1)},${y(value).toFixed(1)}` : "");
-    }
-    return points;
-  };
-  const parts = [];
-  if (low && high) {
-    const outline = [...pointsOf(low), ...pointsOf(high).reverse()].filter(Boolean).join(" ");
-    parts.push(svg("polygon.band", { points: outline, style: { fill: color } }));
+/** @param {Mark} mark @param {number} x @param {number} next Where the next mark is. @param {Box} box */
+function markOf({ at, title, sign }, x, next, { top, bottom }) {
+  const room = Math.floor((next - x) / 5.4); // characters
+  const shown = room >= Math.min(title.length, 24) ? shorten(title, room) : sign;
+  return svg("g.mark", {}, svg("title", {}, `${brief(at)}: ${title}`),
+    svg("path.hit", { d: `M${x} ${top - 14}V${bottom}` }),
+    svg("path", { d: `M${x} ${top - 14}V${bottom}` }),
+    shown && svg("text", { x: x + 4, y: top - 5 }, shown));
+}
+
+/** @param {SVGElement} picture @param {Scale} x @param {Box} box @param {(x: number | null) => void} point */
+function listenToPointer(picture, x, { left, right, top, bottom }, point) {
+  const line = svg("path.pointer");
+  picture.append(line);
+  picture.addEventListener("pointermove", ({ clientX }) => {
+    const at = Math.min(Math.max(clientX - picture.getBoundingClientRect().left, left), right);
+    line.setAttribute("d", `M${at} ${top}V${bottom}`);
+    point(x.invert(at));
+  });
+  picture.addEventListener("pointerleave", () => {
+    line.setAttribute("d", "");
+    point(null);
+  });
+}
+
+/** @param {Curve} curve @param {Scale} x @param {Scale} y @returns {SVGElement[]} */
+function curveOf({ name, color, dash, x: xs, y: ys, low, high, isStepped }, x, y) {
+  const pointOf = (/** @type {ArrayLike<number>} */ values, /** @type {number} */ place) =>
+    `${x(xs[place]).toFixed(1)} ${y(values[place]).toFixed(1)}`;
+  let path = "";
+  const seen = Array.from(ys, (_, place) => place).filter((place) => ys[place] === ys[place]);
+  for (const place of seen) {
+    // A gap where there is no value: a failure is not drawn as a number.
+    const isGap = !Number.isFinite(ys[place - 1]);
+    if (isGap) path += `M${pointOf(ys, place)}h0.1`;
+    else path += isStepped ? `H${x(xs[place])}V${y(ys[place])}` : `L${pointOf(ys, place)}`;
   }
-  // A gap where there is no value: a failure is not drawn as a number.
-  const pieces = pointsOf(ys).join(" ").split(/ {2,}/).map((piece) => piece.trim()).filter(Boolean);
-  const path = pieces.map((piece) => `M${piece.replaceAll(" ", "L")}${piece.includes(" ") ? "" : "h0.1"}`).join("");
-  parts.push(svg("path.curve", { d: path, "stroke-dasharray": dash ?? null, style: { stroke: color } },
-    svg("title", {}, name)));
-  return parts;
+  const curve = svg("path.curve", { d: path, "stroke-dasharray": dash, style: { stroke: color } }, svg("title", {}, name));
+  if (!low || !high) return [curve];
+  const outline = [...seen.map((place) => pointOf(low, place)), ...seen.map((place) => pointOf(high, place)).reverse()];
+  return [svg("polygon.band", { points: outline.join(" "), style: { fill: color } }), curve];
 }
 
 /** @param {ArrayLike<number>[]} lists @returns {[number, number]} */
@@ -439,13 +451,8 @@ function extentOf(lists) {
   return [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
 }
 
-/** @param {Curve[]} drawn @returns {HTMLElement} The names of curves beside their lines. */
-export function legend(drawn) {
-  const entries = drawn.map(({ name, color, dash }) =>
-    h("li", {},
-      svg("svg", { width: 26, height: 10, "aria-hidden": "true" },
-        svg("path.curve", { d: "M1 5H25", "stroke-dasharray": dash ?? null, style: { stroke: color } })),
-      h("span", {}, name)),
-  );
-  return h("ul.legend", {}, ...entries);
+/** @param {{color: string, dash?: string}} style @returns {SVGElement} A piece of a curve. */
+export function lineOf({ color, dash }) {
+  const line = svg("path", { d: "M1 5H25", "stroke-dasharray": dash, style: { stroke: color } });
+  return svg("svg.line-of", { width: 26, height: 10, "aria-hidden": "true" }, line);
 }

@@ -3,7 +3,10 @@
 /** @typedef {import("./source.js").Source} Source */
 /** @typedef {import("./source.js").FileInfo} FileInfo */
 /** @typedef {import("./source.js").ColumnInfo} ColumnInfo */
-/** @typedef {{count: number, mean: number, low: number, high: number}} Mean */
+/**
+ * @typedef {{rows: number, count: number, mean: number, half: number, zeros: number}} Mean
+ *   `count`: the rows with a number; `half`: half of the 95 % interval, NaN of less than two.
+ */
 
 /** The columns of a file; they are fetched when they are needed first. */
 export class Table {
@@ -38,6 +41,11 @@ export class Table {
   get components() {
     const names = this.named("number").filter((name) => name.startsWith("components."));
     return names.filter((name) => !name.endsWith("/mean"));
+  }
+
+  /** The components, without what is inside a Gate: the value of both is mostly the same. */
+  get distinctComponents() {
+    return this.components.filter((name) => !name.endsWith(".rubric"));
   }
 
   /**
@@ -145,35 +153,12 @@ export class Table {
 }
 
 /**
- * The mean of the numbers of some rows, with its 95 % interval: ± 1.96 s / √n.
- * @param {Float64Array} numbers NaN is left out.
- * @param {Int32Array} rows
- * @returns {Mean}
- */
-export function meanOf(numbers, rows) {
-  let count = 0;
-  let mean = 0;
-  let squares = 0;
-  for (const row of rows) {
-    const value = numbers[row];
-    if (value !== value) continue;
-    const offset = value - mean;
-    mean += offset / ++count;
-    squares += offset * (value - mean);
-  }
-  if (count === 0) return { count, mean: NaN, low: NaN, high: NaN };
-  const half = count > 1 ? 1.96 * Math.sqrt(squares / (count - 1) / count) : NaN;
-  return { count, mean, low: mean - half, high: mean + half };
-}
-
-/**
- * The means of the scores of each value of a category.
+ * The means of the numbers of each value of a category, with 95 % intervals: ± 1.96 s / √n.
  * @param {Int32Array} codes
  * @param {number} size How many values there are.
- * @param {Float64Array | null} numbers
+ * @param {Float64Array | null} numbers NaN is left out.
  * @param {Int32Array} rows
- * @returns {{rows: number, count: number, mean: number, half: number, zeros: number}[]} `count`: the
- *   rows with a number; `half`: half of the 95 % interval.
+ * @returns {Mean[]}
  */
 export function meansBy(codes, size, numbers, rows) {
   const [all, counts, zeros] = [new Int32Array(size), new Int32Array(size), new Int32Array(size)];
@@ -194,6 +179,11 @@ export function meansBy(codes, size, numbers, rows) {
     const half = 1.96 * Math.sqrt(squares[code] / (count - 1) / count);
     return { rows, count, mean: count ? means[code] : NaN, half, zeros: zeros[code] };
   });
+}
+
+/** @param {Float64Array} numbers @param {Int32Array} rows @returns {Mean} As `meansBy`, of all rows. */
+export function meanOf(numbers, rows) {
+  return meansBy(new Int32Array(numbers.length), 1, numbers, rows)[0];
 }
 
 /**
@@ -219,19 +209,6 @@ export function correlation(x, y, rows) {
     xy += offset * (b - meanY);
   }
   return xx > 0 && yy > 0 ? xy / Math.sqrt(xx * yy) : NaN;
-}
-
-/**
- * How many rows have each value of a category.
- * @param {Int32Array} codes
- * @param {number} size
- * @param {Int32Array} rows
- * @returns {Int32Array} The last entry counts rows without a value.
- */
-export function countCodes(codes, size, rows) {
-  const counts = new Int32Array(size + 1);
-  for (const row of rows) counts[codes[row] < 0 ? size : codes[row]]++;
-  return counts;
 }
 
 /** @param {Float64Array} numbers @returns {[number, number]} The least and the greatest, or NaN. */
