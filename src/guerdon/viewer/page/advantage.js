@@ -67,8 +67,7 @@ function gigpo(rollouts, steps) {
       const scores = statisticsOf(values, isDivided);
       const anchors = new Map([...Map.groupBy(steps, ({ step }) => step.anchor)].map(([anchor, own]) =>
         [anchor, statisticsOf(own.map(({ step }) => step.return_ ?? 0), isDivided)]));
-      const returns = (/** @type {StepNumbers} */ step) =>
-        /** @type {Statistics} */ (anchors.get(step.anchor));
+      const returns = (/** @type {StepNumbers} */ step) => /** @type {Statistics} */ (anchors.get(step.anchor));
       const name = `GiGPO${isDivided ? "" : ", normalize=mean"}${place ? ", episode_stats=rows" : ""}`;
       return { name, scores, returns, omega: omegaOf(steps, scores, returns) };
     }));

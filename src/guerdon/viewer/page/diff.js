@@ -25,7 +25,7 @@ export class DiffView extends HTMLElement {
   /** @type {Context | null} */ #context = null;
   /** @type {Pairs | null} */ #pairs = null;
   #key = "";
-  #plots = { moved: plot("low", () => []), scatter: plot("square", () => []) };
+  #plots = { moved: plot("low"), scatter: plot("square") };
   #overview = h("div.diff");
   #row = h("div.diff-row");
 
@@ -60,18 +60,20 @@ export class DiffView extends HTMLElement {
   async #showOverview({ table, rows, address }, pairs, others) {
     const { before, after, difference, other } = pairs;
     await table.load(["group"]);
-    const moves = movesOf(pairs, rows);
+    const moved = [...rows].filter((row) => Math.abs(difference[row]) > 0)
+      .sort((a, b) => Math.abs(difference[b]) - Math.abs(difference[a]) || a - b).slice(0, MOVED);
+    const amount = (/** @type {(row: number) => boolean} */ test) => count(rows.filter(test).length);
     const codes = table.columns.get("group")?.type === "category" ? table.codes("group") : null;
     const flips = flipsOf(pairs, rows, codes);
     const both = rows.filter((row) => difference[row] === difference[row]);
     const [own, theirs] = [meanOf(before, both).mean, meanOf(after, both).mean];
-    const listed = [...new Set([...moves.most, ...(flips?.clearest ?? []).flat()])];
+    const listed = [...new Set([...moved, ...(flips?.clearest ?? []).flat()])];
     const named = listed.length ? await table.source.rows(table.info.index, listed, true) : [];
     const ids = new Map(named.map(({ id }, place) => [listed[place], id]));
     const opener = (/** @type {string} */ list, /** @type {number} */ row) => h("button.link", {
       "data-key": `${list} ${row}`, onclick: () => address.change({ row }),
     }, inline(ids.get(row) ?? `line ${row + 1}`, 40));
-    const moved = moves.most.map((row) => h("tr", {},
+    const moves = moved.map((row) => h("tr", {},
       h("th", { scope: "row" }, opener("moved", row)),
       ...[number(before[row]), number(after[row]), signed(difference[row])].map((text) => h("td.number", {}, text))));
     const flipped = (flips?.clearest ?? []).map(([a, b]) => h("tr", {},
@@ -88,12 +90,14 @@ export class DiffView extends HTMLElement {
       part("figures", "In numbers", figures([
         ["valid in both", count(both.length), `of ${count(rows.length)}`],
         ["mean before", number(own)], ["mean after", number(theirs), signed(theirs - own)],
-        ["rose", count(moves.rose)], ["fell", count(moves.fell)], ["unmoved", count(moves.unmoved)],
-        ["valid before only", count(moves.lost)], ["valid after only", count(moves.won)],
+        ["rose", amount((row) => difference[row] > 0)], ["fell", amount((row) => difference[row] < 0)],
+        ["unmoved", amount((row) => difference[row] === 0)],
+        ["valid before only", amount((row) => before[row] === before[row] && after[row] !== after[row])],
+        ["valid after only", amount((row) => before[row] !== before[row] && after[row] === after[row])],
         flips && ["pairs flipped", count(flips.flipped), `of ${count(flips.pairs)}`]])),
       part("lengths", "How the scores moved", this.#plots.moved),
       part("scatter", "After over before", this.#plots.scatter),
-      part("moved", "Moved most", tableOf("moves", ["rollout", "before", "after", "difference"], 1, moved)),
+      part("moved", "Moved most", tableOf("moves", ["rollout", "before", "after", "difference"], 1, moves)),
       flips && part("flips", "Pairs that changed their order", flipped.length
         ? tableOf("pairs", titles, titles.length, flipped)
         : empty("No pair of a group changed its order.")));
@@ -105,19 +109,18 @@ export class DiffView extends HTMLElement {
     const { table, address } = /** @type {Context} */ (this.#context);
     const hasColumn = table.has("difference");
     const chosen = address.filters.get("difference");
-    this.#plots.moved.draw = histogram(new Binned(difference), rows, {
+    this.#plots.moved.show(histogram(new Binned(difference), rows, {
       name: "difference", chosen,
       choose: (text, isAdded) => hasColumn && address.change({ [filterKey("difference")]: toggled(chosen, text, isAdded) }),
-    });
+    }));
     const ends = [...extent(before), ...extent(after)].filter(Number.isFinite);
     const domain = /** @type {[number, number]} */ ([Math.min(...ends), Math.max(...ends)]);
-    this.#plots.scatter.draw = scatter({
+    this.#plots.scatter.show(scatter({
       x: before, y: after, rows, xLabel: "before", yLabel: "after", domains: [domain, domain], isSquare: true,
       choose: (x, y) => address.change(hasColumn
         ? { [filterKey("before")]: [x], [filterKey("after")]: [y] }
         : { [filterKey("score")]: [x] }),
-    });
-    Object.values(this.#plots).forEach((each) => each.redraw());
+    }));
   }
 
   /** @param {Context} context @param {Pairs} pairs */
@@ -186,22 +189,6 @@ async function pairsOf(table, other) {
   const theirs = other.numbers("score");
   const after = Float64Array.from(joined, (row) => (row < 0 ? NaN : theirs[row]));
   return { before, after, difference: after.map((value, row) => value - before[row]), other, joined };
-}
-
-/** @param {Pairs} pairs @param {Int32Array} rows */
-function movesOf({ before, after, difference }, rows) {
-  const found = { rose: 0, fell: 0, unmoved: 0, lost: 0, won: 0 };
-  for (const row of rows) {
-    const moved = difference[row];
-    if (moved > 0) found.rose++;
-    else if (moved < 0) found.fell++;
-    else if (moved === 0) found.unmoved++;
-    else if (before[row] === before[row]) found.lost++;
-    else if (after[row] === after[row]) found.won++;
-  }
-  const moved = [...rows].filter((row) => Math.abs(difference[row]) > 0);
-  moved.sort((a, b) => Math.abs(difference[b]) - Math.abs(difference[a]) || a - b);
-  return { ...found, most: moved.slice(0, MOVED) };
 }
 
 /**

@@ -24,8 +24,6 @@ export class GroupView extends HTMLElement {
   #key = "";
   /** @type {number[]} */ #at = [];
   /** @type {Row[]} */ #rows = [];
-  /** @type {Map<string, number[]>} */ #groups = new Map();
-  /** @type {import("./table.js").Table | null} */ #table = null;
 
   /** @param {Context} context */
   async show(context) {
@@ -36,19 +34,11 @@ export class GroupView extends HTMLElement {
       return;
     }
     await table.load(["group", "score"]);
-    if (this.#table !== table) {
-      const [values, codes] = [table.values("group"), table.codes("group")];
-      const rows = [...table.all].filter((row) => codes[row] >= 0);
-      [this.#table, this.#groups] = [table, Map.groupBy(rows, (row) => values[codes[row]])];
-    }
     const name = this.#nameOf(context);
+    if (name === undefined) return replaceContent(this, empty("The rows of this file have no groups."));
     const key = `${table.info.index} ${table.rows} ${name}`;
-    if (name === undefined) {
-      replaceContent(this, empty("The rows of this file have no groups."));
-      return;
-    }
     if (this.#key !== key) {
-      const at = this.#groups.get(name) ?? [];
+      const at = groupsOf(table).get(name) ?? [];
       const rows = await table.source.rows(table.info.index, at.slice(0, ROWS));
       if (this.#context !== context) return;
       [this.#key, this.#at, this.#rows] = [key, at, rows];
@@ -62,14 +52,14 @@ export class GroupView extends HTMLElement {
    * @returns {string | undefined}
    */
   #nameOf({ address, table }) {
-    if (this.#groups.has(address.get("group"))) return address.get("group");
-    const row = address.integer("row");
-    if (row !== null && table.codes("group")[row] >= 0) return table.values("group")[table.codes("group")[row]];
-    const names = [...this.#groups.keys()];
+    const groups = groupsOf(table);
+    if (groups.has(address.get("group"))) return address.get("group");
+    const code = table.codes("group")[address.integer("row") ?? -1] ?? -1;
+    if (code >= 0) return table.values("group")[code];
     const scores = table.has("score") ? table.numbers("score") : null;
     const differs = (/** @type {number[]} */ [first, ...others]) =>
       others.some((row) => Math.abs((scores?.[row] ?? 0) - (scores?.[first] ?? 0)) > 0);
-    return names.find((name) => differs(this.#groups.get(name) ?? [])) ?? names[0];
+    return [...groups].find(([, rows]) => differs(rows))?.[0] ?? groups.keys().next().value;
   }
 
   /** @param {Context} context @param {string} name */
@@ -93,7 +83,7 @@ export class GroupView extends HTMLElement {
   /** @param {number} step Opens the next group, or the one before. */
   move(step) {
     if (this.#context === null) return;
-    const names = [...this.#groups.keys()];
+    const names = [...groupsOf(this.#context.table).keys()];
     const place = names.indexOf(this.#nameOf(this.#context) ?? "");
     const next = names[Math.min(Math.max(place + step, 0), names.length - 1)];
     const others = { row: null, anchor: null, step: null, rollout: null };
@@ -117,7 +107,8 @@ export class GroupView extends HTMLElement {
         h(step.isFailed ? "span.step.failed" : "span.step", {}, h("i", { style: barStyle(step.advantage ?? step.reward, most) })));
       const nearest = keys.map((own, other) => ({ other, size: other === place ? -1 : commonPrefix(own, keys[place]) }))
         .reduce((best, each) => (each.size > best.size ? each : best));
-      const parting = nearest.size > same && h("li.parting", {}, "as ", inline(shown[nearest.other].id, 40), " until here");
+      const parting = nearest.size > same && h("li.parting", {}, "as ", inline(shown[nearest.other].id, 40),
+        nearest.size === rollouts[place].length ? " to the end" : " until here");
       const messages = rollouts[place];
       let turn = assistantTurns(messages.slice(0, same)).length;
       const later = messages.slice(same).flatMap((/** @type {Row} */ message, /** @type {number} */ index) => {
@@ -241,6 +232,13 @@ export class GroupView extends HTMLElement {
   }
 }
 customElements.define("g-group", GroupView);
+
+/** @param {import("./table.js").Table} table @returns {Map<string, number[]>} The rows of each group. */
+function groupsOf(table) {
+  const [values, codes] = [table.values("group"), table.codes("group")];
+  const rows = () => [...table.all].filter((row) => codes[row] >= 0);
+  return table.once("groups", () => Map.groupBy(rows(), (row) => values[codes[row]]));
+}
 
 /**
  * One line of the arithmetic.

@@ -30,7 +30,7 @@ class Part {
 
 /** The view of a file of result rows. */
 export class Overview extends HTMLElement {
-  #plots = { score: plot("tall", () => []), lengths: plot("tall", () => []), scatter: plot("square", () => []) };
+  #plots = { score: plot("tall"), lengths: plot("tall"), scatter: plot("square") };
   #parts = {
     score: new Part("score", "Scores", this.#plots.score),
     lengths: new Part("lengths", "Distribution", this.#plots.lengths),
@@ -143,11 +143,10 @@ export class Overview extends HTMLElement {
 
   /** @param {Context} context @param {"score" | "lengths"} which @param {string} name */
   #showHistogram({ table, rows, address }, which, name) {
-    this.#plots[which].draw = histogram(table.binned(name), rows, {
+    this.#plots[which].show(histogram(table.binned(name), rows, {
       name: shortName(name), none: name === "score" ? "failed" : "none", chosen: address.filters.get(name),
       choose: (text, isAdded) => this.#filter(name, text, isAdded),
-    });
-    this.#plots[which].redraw();
+    }));
   }
 
   /** @param {Context} context */
@@ -221,12 +220,11 @@ export class Overview extends HTMLElement {
   /** @param {Context} context @param {string[]} names @param {{x: string, y: string}} chosen */
   #showScatter({ table, rows, address }, names, { x, y }) {
     this.#choose("scatter", [["Vertical axis", names, y, "y"], ["Horizontal axis", names, x, "x"]]);
-    this.#plots.scatter.draw = scatter({
+    this.#plots.scatter.show(scatter({
       x: table.numbers(x), y: table.numbers(y), rows, xLabel: shortName(x), yLabel: shortName(y),
       domains: [table.extent(x), table.extent(y)],
       choose: (rangeX, rangeY) => address.change({ [filterKey(x)]: [rangeX], [filterKey(y)]: [rangeY] }),
-    });
-    this.#plots.scatter.redraw();
+    }));
   }
 }
 customElements.define("g-overview", Overview);

@@ -5,43 +5,33 @@ import { NONE } from "./filters.js";
 import { extent, multiple, roundStep } from "./table.js";
 import { brief, count } from "./text.js";
 
-/** @typedef {(width: number, height: number) => Element[]} Draw */
+/** @typedef {(width: number, height: number, color: string) => Element[]} Draw */
 
-/** Redraws its content when its width or the theme changes; its height is fixed by its class. */
+/** A drawing that is as wide as its box; its height is fixed by its class. */
 export class Plot extends HTMLElement {
-  /** @type {Draw} */ draw = () => [];
-  #observer = new ResizeObserver(() => this.redraw());
-  #scheme = matchMedia("(prefers-color-scheme: dark)");
-  #redraw = () => this.redraw();
+  /** @type {Draw} */ #draw = () => [];
+  #observer = new ResizeObserver(() => this.show(this.#draw));
 
   connectedCallback() {
     this.#observer.observe(this);
-    this.#scheme.addEventListener("change", this.#redraw);
-    document.addEventListener("theme", this.#redraw);
   }
 
   disconnectedCallback() {
     this.#observer.disconnect();
-    this.#scheme.removeEventListener("change", this.#redraw);
-    document.removeEventListener("theme", this.#redraw);
   }
 
-  redraw() {
+  /** @param {Draw} draw Called now, and when the width changes. */
+  show(draw) {
+    this.#draw = draw;
     const { clientWidth, clientHeight } = this;
-    if (clientWidth > 100) replaceContent(this, ...this.draw(clientWidth, clientHeight));
+    if (clientWidth > 100) replaceContent(this, ...draw(clientWidth, clientHeight, getComputedStyle(this).color));
   }
 }
 customElements.define("g-plot", Plot);
 
-/**
- * @param {string} shape A class that sets the height.
- * @param {Draw} draw
- * @returns {Plot}
- */
-export function plot(shape, draw) {
-  const element = /** @type {Plot} */ (h(`g-plot.${shape}`));
-  element.draw = draw;
-  return element;
+/** @param {string} shape A class that sets the height. @returns {Plot} */
+export function plot(shape) {
+  return /** @type {Plot} */ (h(`g-plot.${shape}`));
 }
 
 // Scales -------------------------------------------------------------------------------------------
@@ -62,8 +52,7 @@ export function plot(shape, draw) {
 export function scale(domain, range, most = 6) {
   let [low, high] = domain;
   if (!(high > low)) [low, high] = Number.isFinite(low) ? [low - 0.5, low + 0.5] : [0, 1];
-  const of = (/** @type {number} */ value) =>
-    range[0] + ((value - low) / (high - low)) * (range[1] - range[0]);
+  const of = (/** @type {number} */ value) => range[0] + ((value - low) / (high - low)) * (range[1] - range[0]);
   const step = roundStep((high - low) / most);
   const ticks = [];
   for (let n = Math.ceil(low / step - 1e-9); n <= high / step + 1e-9; n++) ticks.push(multiple(n, step));
@@ -72,36 +61,28 @@ export function scale(domain, range, most = 6) {
   return Object.assign(of, { domain: /** @type {[number, number]} */ ([low, high]), ticks, invert });
 }
 
+/** @param {number} width @param {number} height */
+function sizeOf(width, height) {
+  return { width, height, viewBox: `0 0 ${width} ${height}` };
+}
+
 /**
  * Axes with light grid lines.
  * @param {Scale} x
  * @param {Scale} y
  * @param {Box} box
+ * @param {string} [xLabel]
+ * @param {string} [yLabel]
  * @returns {SVGElement}
  */
-export function axes(x, y, box) {
-  const group = svg("g.axes", { "aria-hidden": "true" });
-  for (const tick of y.ticks) {
-    const at = Math.round(y(tick)) + 0.5;
-    group.append(
-      svg("line", { x1: box.left, x2: box.right, y1: at, y2: at }),
-      svg("text", { x: box.left - 6, y: at + 3.5, "text-anchor": "end" }, brief(tick)),
-    );
-  }
-  for (const tick of x.ticks) {
-    const at = x(tick);
-    group.append(svg("text", { x: at, y: box.bottom + 15, "text-anchor": "middle" }, brief(tick)));
-  }
-  return group;
-}
-
-/** @param {string} name A variable of the style sheet. @returns {[number, number, number]} */
-export function colorOf(name) {
-  const probe = h("span", { style: { color: `var(${name})` } });
-  document.body.append(probe);
-  const color = getComputedStyle(probe).color;
-  probe.remove();
-  return /** @type {[number, number, number]} */ ((color.match(/[\d.]+/g) ?? []).slice(0, 3).map(Number));
+function axes(x, y, { left, right, top, bottom }, xLabel = "", yLabel = "") {
+  const rows = y.ticks.map((tick) => ({ tick, at: Math.round(y(tick)) + 0.5 }));
+  return svg("g.axes", { "aria-hidden": "true" },
+    ...rows.map(({ at }) => svg("path", { d: `M${left} ${at}H${right}` })),
+    ...rows.map(({ tick, at }) => svg("text", { x: left - 6, y: at + 3.5, "text-anchor": "end" }, brief(tick))),
+    ...x.ticks.map((tick) => svg("text", { x: x(tick), y: bottom + 15, "text-anchor": "middle" }, brief(tick))),
+    svg("text.axis", { x: (left + right) / 2, y: bottom + 30, "text-anchor": "middle" }, xLabel),
+    svg("text.axis", { transform: `translate(9 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, yLabel));
 }
 
 /**
@@ -172,7 +153,7 @@ export function histogram(binned, rows, options) {
       group.append(svg("text.tick", { ...labelled, "aria-hidden": "true" }, bar.label));
     });
     useArrowKeys(group, ".bar");
-    return [svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, axes(x, y, box), group)];
+    return [svg("svg", sizeOf(width, height), axes(x, y, box), group)];
   };
 }
 
@@ -242,26 +223,26 @@ function barOf(bar, { left, slot, y, choose }) {
  * @returns {Draw}
  */
 export function scatter(options) {
-  return (width, height) => {
+  return (width, height, color) => {
     const box = { left: 46, right: width - 8, top: 8, bottom: height - 34 };
     const x = scale(padded(options.domains[0]), [box.left, box.right]);
     const y = scale(padded(options.domains[1]), [box.bottom, box.top]);
     const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const density = Math.min(devicePixelRatio, 2);
     [canvas.width, canvas.height] = [Math.round(width * density), Math.round(height * density)];
-    drawPoints(canvas, options, (value) => x(value) * density, (value) => y(value) * density);
+    context.scale(density, density);
+    context.fillStyle = color;
+    const { length } = options.rows;
+    context.globalAlpha = Math.min(0.7, Math.max(0.04, 25 / Math.sqrt(length)));
+    const size = length > 20_000 ? 2 : length > 2000 ? 3 : 5;
+    for (const row of options.rows) {
+      context.fillRect(x(options.x[row]) - size / 2, y(options.y[row]) - size / 2, size, size);
+    }
     const label = `${options.yLabel} over ${options.xLabel}, ${count(options.rows.length)} rows`;
-    const middle = (box.top + box.bottom) / 2;
-    const picture = svg(
-      "svg.brush",
-      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-      axes(x, y, box),
-      options.isSquare && svg("line.diagonal", {
-        x1: x(x.domain[0]), y1: y(x.domain[0]), x2: x(x.domain[1]), y2: y(x.domain[1]),
-      }),
-      svg("text.axis", { x: (box.left + box.right) / 2, y: height - 2, "text-anchor": "middle" }, options.xLabel),
-      svg("text.axis", { transform: `translate(9 ${middle}) rotate(-90)`, "text-anchor": "middle" }, options.yLabel),
-    );
+    const picture = svg("svg.brush", { ...sizeOf(width, height), role: "img", "aria-label": label },
+      axes(x, y, box, options.xLabel, options.yLabel),
+      options.isSquare && svg("path.diagonal", { d: `M${box.left} ${box.bottom}L${box.right} ${box.top}` }));
     brush(picture, box, (left, right, top, bottom) => options.choose(
       `[${x.invert(left)},${x.invert(right)}]`,
       `[${y.invert(bottom)},${y.invert(top)}]`,
@@ -274,47 +255,6 @@ export function scatter(options) {
 function padded([low, high]) {
   const room = (high - low) * 0.04 || 0.5;
   return [low - room, high + room];
-}
-
-/**
- * @param {HTMLCanvasElement} canvas
- * @param {ScatterOptions} options
- * @param {(value: number) => number} left
- * @param {(value: number) => number} top
- */
-function drawPoints(canvas, { x, y, rows }, left, top) {
-  const { width, height } = canvas;
-  const size = rows.length > 20_000 ? 3 : rows.length > 2_000 ? 4 : 7;
-  const amounts = new Float32Array(width * height);
-  const radius = size / 2;
-  for (const row of rows) {
-    const a = left(x[row]);
-    const b = top(y[row]);
-    if (a !== a || b !== b) continue;
-    const fromX = Math.round(a - radius);
-    const fromY = Math.round(b - radius);
-    for (let j = 0; j < size; j++) {
-      for (let i = 0; i < size; i++) {
-        const corner = (i - radius + 0.5) ** 2 + (j - radius + 0.5) ** 2;
-        if (corner <= radius * radius) amounts[(fromY + j) * width + fromX + i]++;
-      }
-    }
-  }
-  let most = 0;
-  for (const amount of amounts) if (amount > most) most = amount;
-  const [red, green, blue] = colorOf("--accent");
-  const image = new ImageData(width, height);
-  const { data } = image;
-  for (let place = 0; place < amounts.length; place++) {
-    const amount = amounts[place];
-    if (amount === 0) continue;
-    const alpha = most > 1 ? 0.3 + (0.7 * Math.log1p(amount)) / Math.log1p(most) : 0.75;
-    data[4 * place] = red;
-    data[4 * place + 1] = green;
-    data[4 * place + 2] = blue;
-    data[4 * place + 3] = 255 * Math.min(alpha, 1);
-  }
-  canvas.getContext("2d")?.putImageData(image, 0, 0);
 }
 
 /**
@@ -389,14 +329,10 @@ export function curves(drawn, { label, xLabel, marks = [], within, point }) {
     const x = scale(extentOf(drawn.map((each) => each.x)), [box.left, box.right]);
     const bands = drawn.flatMap((each) => [each.y, each.low ?? [], each.high ?? []]);
     const y = scale(within ?? padded(extentOf(bands)), [box.bottom, box.top], 4);
-    const picture = svg(
-      "svg",
-      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-      axes(x, y, box),
-      svg("text.axis", { x: (box.left + box.right) / 2, y: height - 2, "text-anchor": "middle" }, xLabel),
+    const picture = svg("svg", { ...sizeOf(width, height), role: "img", "aria-label": label },
+      axes(x, y, box, xLabel),
       ...marks.map((mark, place) => markOf(mark, x(mark.at), x(marks[place + 1]?.at ?? x.domain[1]), box)),
-      ...drawn.flatMap((curve) => curveOf(curve, x, y)),
-    );
+      ...drawn.flatMap((curve) => curveOf(curve, x, y)));
     if (point) listenToPointer(picture, x, box, point);
     return [picture];
   };

@@ -95,7 +95,7 @@ export class RolloutView extends HTMLElement {
       h("h1", {}, inline(row.id ?? `line ${at + 1}`, 120)),
       scoreOf(row),
       row.stopped_by?.length > 0 && h("span.tag.skipped", {}, "stopped by ",
-        inline(row.stopped_by.map((/** @type {string} */ path) => path || "reward").join(", "), 120)),
+        inline(row.stopped_by.map((/** @type {string} */ path) => path || "the reward itself").join(", "), 120)),
       (row.group ?? null) !== null && h("a.quiet", { href: group }, "group ", inline(row.group, 60)),
       h("span.spring"),
       h("span.muted", {}, place < 0 ? "not among the filtered rows" : `${count(place + 1)} of ${count(rows.length)}`),
@@ -200,20 +200,14 @@ export function barStyle(value, most) {
  * @param {number} most
  * @returns {HTMLElement}
  */
-export function numbersView(step, most) {
-  const lines = [["reward", step.reward], ["return", step.return_], ["advantage", step.advantage]];
-  const shown = lines.filter(([name, value]) => value !== null || name === "reward");
-  return h("dl.numbers", {}, ...shown.map(([name, value]) =>
-    numberLine(String(name), /** @type {number | null} */ (value), most, step.isFailed)));
-}
-
-/** @param {string} name @param {number | null} value @param {number} most @param {boolean} isFailed */
-function numberLine(name, value, most, isFailed) {
-  const none = isFailed ? h("span.tag.failed", {}, "failed") : h("span.muted", {}, "none");
-  const text = name === "advantage" ? signed(value) : number(value);
-  const shown = value === null ? none : h(value === 0 ? "b.zero" : "b", {}, text);
-  return h("div", {}, h("dt", {}, name),
-    h("dd", {}, gauge(value, most), shown));
+export function numbersView({ reward, return_, advantage, isFailed }, most) {
+  const line = (/** @type {string} */ name, /** @type {number | null} */ value, text = number(value)) => {
+    const none = isFailed ? h("span.tag.failed", {}, "failed") : h("span.muted", {}, "none");
+    const shown = value === null ? none : h(value === 0 ? "b.zero" : "b", {}, text);
+    return h("div", {}, h("dt", {}, name), h("dd", {}, gauge(value, most), shown));
+  };
+  return h("dl.numbers", {}, line("reward", reward), return_ !== null && line("return", return_),
+    advantage !== null && line("advantage", advantage, signed(advantage)));
 }
 
 // Messages -----------------------------------------------------------------------------------------

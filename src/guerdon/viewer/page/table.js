@@ -12,9 +12,7 @@
 export class Table {
   /** @type {Map<string, Float64Array | Int32Array>} */ #arrays = new Map();
   /** @type {Map<string, Promise<unknown>>} */ #fetching = new Map();
-  /** @type {Map<string, Promise<Int32Array>>} */ #orders = new Map();
-  /** @type {Map<string, Binned>} */ #binned = new Map();
-  /** @type {Map<string, [number, number]>} */ #extents = new Map();
+  /** @type {Map<string, any>} */ #computed = new Map();
 
   /** @param {Source} source @param {FileInfo} info */
   constructor(source, info) {
@@ -22,7 +20,7 @@ export class Table {
     this.info = info;
     this.rows = info.rows;
     /** All rows, in the order of the file. */
-    this.all = Int32Array.from(new Int32Array(info.rows).keys());
+    this.all = new Int32Array(info.rows).map((_, row) => row);
     /** @type {Map<string, ColumnInfo>} */
     this.columns = new Map(info.columns.map((each) => [each.name, each]));
   }
@@ -67,19 +65,12 @@ export class Table {
 
   /** @param {string} name @returns {Float64Array} NaN where there is no number. */
   numbers(name) {
-    return /** @type {Float64Array} */ (this.#array(name));
+    return /** @type {Float64Array} */ (this.#arrays.get(name));
   }
 
   /** @param {string} name @returns {Int32Array} Indices into `values`, -1 where there is none. */
   codes(name) {
-    return /** @type {Int32Array} */ (this.#array(name));
-  }
-
-  /** @param {string} name */
-  #array(name) {
-    const array = this.#arrays.get(name);
-    if (array === undefined) throw new Error(`the column ${name} is not loaded`);
-    return array;
+    return /** @type {Int32Array} */ (this.#arrays.get(name));
   }
 
   /** @param {string} name @returns {string[]} */
@@ -87,18 +78,26 @@ export class Table {
     return this.columns.get(name)?.values ?? [];
   }
 
+  /**
+   * Computes something of the columns once.
+   * @template Result
+   * @param {string} key
+   * @param {() => Result} compute Called the first time.
+   * @returns {Result}
+   */
+  once(key, compute) {
+    if (!this.#computed.has(key)) this.#computed.set(key, compute());
+    return this.#computed.get(key);
+  }
+
   /** @param {string} name @returns {[number, number]} The least and the greatest, or NaN. */
   extent(name) {
-    const found = this.#extents.get(name) ?? extent(this.numbers(name));
-    this.#extents.set(name, found);
-    return found;
+    return this.once(`extent ${name}`, () => extent(this.numbers(name)));
   }
 
   /** @param {string} name @returns {Binned} The bars of its histogram. */
   binned(name) {
-    const found = this.#binned.get(name) ?? new Binned(this.numbers(name));
-    this.#binned.set(name, found);
-    return found;
+    return this.once(`bins ${name}`, () => new Binned(this.numbers(name)));
   }
 
   /**
@@ -107,12 +106,9 @@ export class Table {
    * @returns {Promise<Int32Array>}
    */
   order(sort) {
-    let found = this.#orders.get(sort);
-    if (found === undefined) {
-      found = this.#computeOrder(sort.replace(/^-/, ""), sort.startsWith("-"));
-      this.#orders.set(sort, found);
-      found.catch(() => this.#orders.delete(sort));
-    }
+    const key = `order ${sort}`;
+    const found = this.once(key, () => this.#computeOrder(sort.replace(/^-/, ""), sort.startsWith("-")));
+    found.catch(() => this.#computed.delete(key));
     return found;
   }
 
@@ -126,26 +122,19 @@ export class Table {
     }
     await this.load([name]);
     const keys = type === "number" ? this.numbers(name) : this.#ranks(name);
-    const [present, absent] = [new Int32Array(this.rows), new Int32Array(this.rows)];
-    let [size, without] = [0, 0];
-    for (let row = 0; row < this.rows; row++) {
-      if (keys[row] === keys[row]) present[size++] = row;
-      else absent[without++] = row;
-    }
     const sign = isReversed ? -1 : 1;
-    const order = present.subarray(0, size).sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
-    const whole = new Int32Array(this.rows);
-    whole.set(order);
-    whole.set(absent.subarray(0, without), size);
-    return whole;
+    const present = this.all.filter((row) => keys[row] === keys[row]).sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
+    const order = new Int32Array(this.rows);
+    order.set(present);
+    order.set(this.all.filter((row) => keys[row] !== keys[row]), present.length);
+    return order;
   }
 
   /** @param {string} name @returns {Float64Array} The place of each row's value among the sorted values. */
   #ranks(name) {
     const values = this.values(name);
-    const places = [...values.keys()].sort((a, b) =>
-      values[a].localeCompare(values[b], "en", { numeric: true }),
-    );
+    const { compare } = new Intl.Collator("en", { numeric: true });
+    const places = [...values.keys()].sort((a, b) => compare(values[a], values[b]));
     const rank = new Float64Array(values.length);
     places.forEach((code, place) => (rank[code] = place));
     return Float64Array.from(this.codes(name), (code) => (code < 0 ? NaN : rank[code]));
@@ -196,17 +185,13 @@ export function meanOf(numbers, rows) {
 export function correlation(x, y, rows) {
   let [n, meanX, meanY, xx, yy, xy] = [0, 0, 0, 0, 0, 0];
   for (const row of rows) {
-    const a = x[row];
-    const b = y[row];
-    if (a !== a || b !== b) continue;
-    n++;
-    const offset = a - meanX;
-    const other = b - meanY;
-    meanX += offset / n;
+    const [offset, other] = [x[row] - meanX, y[row] - meanY];
+    if (offset !== offset || other !== other) continue;
+    meanX += offset / ++n;
     meanY += other / n;
-    xx += offset * (a - meanX);
-    yy += other * (b - meanY);
-    xy += offset * (b - meanY);
+    xx += offset * (x[row] - meanX);
+    yy += other * (y[row] - meanY);
+    xy += offset * (y[row] - meanY);
   }
   return xx > 0 && yy > 0 ? xy / Math.sqrt(xx * yy) : NaN;
 }

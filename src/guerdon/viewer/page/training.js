@@ -59,8 +59,7 @@ export class TrainingView extends HTMLElement {
         h("li.muted", {}, at === null ? "last" : `step ${Math.round(at)}`),
         ...drawn.map((curve) => h("li", { title: curve.name }, lineOf(curve), number(valueAt(curve, at ?? Infinity)))));
       point(null);
-      drawing.draw = curves(drawn, { label: `${titleOf(name)} over steps`, xLabel: "step", marks, point });
-      drawing.redraw();
+      drawing.show(curves(drawn, { label: `${titleOf(name)} over steps`, xLabel: "step", marks, point }));
     });
     const lines = changes.map(({ step, runs, text, who }, place) => h("tr", {},
       h("td", {}, String(place + 1)), h("td", {}, count(step)), h("td", {}, inline(text, 200)),
@@ -73,7 +72,7 @@ export class TrainingView extends HTMLElement {
   #metricOf(name) {
     let metric = this.#metrics.get(name);
     if (metric === undefined) {
-      const [drawing, values] = [plot("low", () => []), h("ul.legend")];
+      const [drawing, values] = [plot("low"), h("ul.legend")];
       const kind = name === "reward" ? "main" : "metric";
       metric = { drawing, values, element: card(kind, shorten(titleOf(name), 60), values, drawing) };
       this.#metrics.set(name, metric);
@@ -185,7 +184,8 @@ export class ArenaView extends HTMLElement {
     };
     const shown = drawn.filter((each) => !hidden.has(each.name));
     const label = `Learning curves in ${world}`;
-    const drawing = plot("tall", curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
+    const drawing = plot("tall");
+    drawing.show(curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
     const lines = valid.map((row, place) => {
       const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)];
       const name = h("button.link", {
