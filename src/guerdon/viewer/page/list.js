@@ -17,7 +17,7 @@ const MAX_HEIGHT = 8_000_000; // browsers don't scroll further than about 16 mil
 const CACHED = 3000;
 const MAX_COMPONENTS = 6;
 const WIDTHS = /** @type {Record<string, string>} */ ({
-  id: "minmax(90px, 1.2fr)", group: "minmax(44px, 0.6fr)", score: "126px", advantage: "72px", component: "58px",
+  id: "minmax(90px, 1.2fr)", group: "minmax(44px, 0.6fr)", score: "126px", signed: "72px", component: "58px",
   turns: "40px", text: "minmax(100px, 4fr)",
 });
 
@@ -54,9 +54,9 @@ export class List extends HTMLElement {
   async show(context) {
     const { table, rows } = context;
     const components = table.distinctComponents.slice(0, MAX_COMPONENTS);
-    await table.load(["score", "group", "turns", "before", "after", "advantage.mean", ...components]);
+    await table.load(["score", "group", "turns", "before", "after", "difference", "advantage.mean", ...components]);
     const before = this.#context;
-    this.#context = context;
+    this.#context = context; // with its columns: the rows may be drawn at any time
     if (before?.table !== table) {
       this.#known.clear();
       this.#pool = [];
@@ -81,7 +81,9 @@ export class List extends HTMLElement {
     const { address, table } = /** @type {Context} */ (this.#context);
     const sort = address.get("sort");
     replaceContent(this.#head, ...this.#columns.map(({ kind, name }) => {
-      const title = h("bdi", {}, shortName(name).replace(".mean", ""));
+      const last = name.slice(name.lastIndexOf(".") + 1);
+      const isUnique = this.#columns.filter((each) => each.name.endsWith(`.${last}`)).length < 2;
+      const title = inline(kind === "component" && isUnique ? last : shortName(name).replace(".mean", ""));
       if (!table.has(name)) return h(`span.${kind}`, { role: "columnheader" }, title);
       const [state, next] = { [name]: ["ascending", `-${name}`], [`-${name}`]: ["descending", null] }[sort] ?? ["none", name];
       return h(`span.${kind}`, { role: "columnheader", "aria-sort": state, title: shortName(name) },
@@ -227,7 +229,7 @@ function columnsOf(table, components) {
       show: (row, known) => inline((isCategory ? table.values("group")[table.codes("group")[row]] : known?.group) ?? "", 40),
     },
     ...scores.map((name) => ({ kind: "score", name, show: (/** @type {number} */ row) => scoreMark(table.numbers(name)[row], most) })),
-    ...(table.has("advantage.mean") ? [numberColumn("advantage", "advantage.mean")] : []),
+    ...["difference", "advantage.mean"].filter((name) => table.has(name)).map((name) => numberColumn("signed", name)),
     ...components.map((name) => numberColumn("component", name)),
     ...(turns ? [{ kind: "turns", name: "turns", show: (/** @type {number} */ row) => String(turns[row] || "") }] : []),
     {
@@ -254,5 +256,5 @@ function scoreMark(value, most) {
 function numberMark(kind, value, most) {
   if (value !== value) return h("span.value-mark.absent", { title: "not evaluated" }, "–");
   const style = { background: signedColor(value, most, 45) };
-  return h(value === 0 ? "span.value-mark.zero" : "span.value-mark", { style }, kind === "advantage" ? signed(value) : brief(value));
+  return h(value === 0 ? "span.value-mark.zero" : "span.value-mark", { style }, kind === "signed" ? signed(value) : brief(value));
 }

@@ -58,9 +58,7 @@ export class App extends HTMLElement {
   /** @type {{key: string, rows: Int32Array, isCut: boolean} | null} */ #selected = null;
 
   async connectedCallback() {
-    const { showHelp } = listenToKeys(this.#shortcuts());
-    const title = "Keyboard shortcuts";
-    const help = h("button", { title: `${title} (?)`, "aria-label": title, onclick: showHelp }, "?");
+    const help = listenToKeys(this.#shortcuts());
     this.append(
       h("header.bar", {}, h("span.brand", {}, "guerdon"), this.#files, this.#tabs, this.#search, this.#theme, help),
       this.#chips, this.#main, this.#status);
@@ -234,10 +232,8 @@ export class App extends HTMLElement {
   }
 
   #openRow() {
-    const focused = document.activeElement;
     const list = this.#view === "overview" ? this.#below : this.#views[this.#view];
-    if (focused && /^(?:BUTTON|A|SUMMARY)$/.test(focused.tagName)) /** @type {HTMLElement} */ (focused).click();
-    else if (list instanceof List) list.open();
+    if (list instanceof List) list.open();
   }
 
   #leave() {

@@ -1,6 +1,6 @@
 /** Plots: histograms, intervals, matrices, scatter plots and curves, in SVG and on canvas. */
 
-import { h, replaceContent, shorten, svg, useArrowKeys } from "./dom.js";
+import { h, replaceContent, svg, useArrowKeys } from "./dom.js";
 import { NONE } from "./filters.js";
 import { extent, multiple, roundStep } from "./table.js";
 import { brief, count } from "./text.js";
@@ -325,27 +325,34 @@ export function styleOf(place) {
  */
 export function curves(drawn, { label, xLabel, marks = [], within, point }) {
   return (width, height) => {
-    const box = { left: 46, right: width - 20, top: marks.length ? 20 : 8, bottom: height - 32 };
+    const box = { left: 46, right: width - 20, top: marks.length ? 32 : 8, bottom: height - 32 };
     const x = scale(extentOf(drawn.map((each) => each.x)), [box.left, box.right]);
     const bands = drawn.flatMap((each) => [each.y, each.low ?? [], each.high ?? []]);
     const y = scale(within ?? padded(extentOf(bands)), [box.bottom, box.top], 4);
     const picture = svg("svg", { ...sizeOf(width, height), role: "img", "aria-label": label },
       axes(x, y, box, xLabel),
-      ...marks.map((mark, place) => markOf(mark, x(mark.at), x(marks[place + 1]?.at ?? x.domain[1]), box)),
+      ...marksOf(marks, x, box),
       ...drawn.flatMap((curve) => curveOf(curve, x, y)));
     if (point) listenToPointer(picture, x, box, point);
     return [picture];
   };
 }
 
-/** @param {Mark} mark @param {number} x @param {number} next Where the next mark is. @param {Box} box */
-function markOf({ at, title, sign }, x, next, { top, bottom }) {
-  const room = Math.floor((next - x) / 5.4); // characters
-  const shown = room >= Math.min(title.length, 24) ? shorten(title, room) : sign;
-  return svg("g.mark", {}, svg("title", {}, `${brief(at)}: ${title}`),
-    svg("path.hit", { d: `M${x} ${top - 14}V${bottom}` }),
-    svg("path", { d: `M${x} ${top - 14}V${bottom}` }),
-    shown && svg("text", { x: x + 4, y: top - 5 }, shown));
+/**
+ * Vertical lines with their titles, in two rows; where there is no room for a title, with its sign.
+ * @param {Mark[]} marks
+ * @param {Scale} x
+ * @param {Box} box
+ * @returns {SVGElement[]}
+ */
+function marksOf(marks, x, { right, top, bottom }) {
+  return marks.map(({ at, title, sign }, place) => {
+    const left = x(at);
+    const room = (place + 2 < marks.length ? x(marks[place + 2].at) : right) - left - 8;
+    const d = `M${left} ${top - 26}V${bottom}`;
+    return svg("g.mark", {}, svg("title", {}, `${brief(at)}: ${title}`), svg("path.hit", { d }), svg("path", { d }),
+      svg("text", { x: left + 4, y: top - 17 + 12 * (place % 2) }, right > 600 && room > 5.8 * title.length ? title : sign));
+  });
 }
 
 /** @param {SVGElement} picture @param {Scale} x @param {Box} box @param {(x: number | null) => void} point */

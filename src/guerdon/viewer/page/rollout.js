@@ -1,6 +1,6 @@
 /** One rollout: its messages, and beside each turn its numbers and its tree. */
 
-import { empty, h, pager, replaceContent } from "./dom.js";
+import { empty, h, pager, replaceContent, scrolled } from "./dom.js";
 import { gauge, signedColor } from "./plots.js";
 import { messageText } from "./source.js";
 import { treeOf, treeView } from "./tree.js";
@@ -12,7 +12,7 @@ import { asText, code, count, folded, inline, laidOut, number, prose, signed } f
 
 const IMAGE = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+$/;
 const MAX_IMAGE = 8_000_000; // characters
-const FOLD_LINES = 14;
+export const FOLD_LINES = 14;
 const MAX_FACT = 80; // characters of a column of the task that is shown above the messages
 
 /**
@@ -100,8 +100,9 @@ export class RolloutView extends HTMLElement {
       h("span.spring"),
       h("span.muted", {}, place < 0 ? "not among the filtered rows" : `${count(place + 1)} of ${count(rows.length)}`),
       pager("row", (step) => this.move(step)));
+    const size = row._too_large ?? row._rollout?._too_large;
     const notes = [
-      row._too_large && h("p.note", {}, `This row has ${count(row._too_large)} bytes, which is more than is shown.`),
+      size && h("p.note", {}, `This row has ${count(size)} bytes, which is more than is shown.`),
       row.error && h("p.note.is-failed", {},
         h("b", {}, row.is_score_valid ? "handled: " : "failed: "), inline(row.error, 4000)),
       row.reason && h("p.note", {}, inline(row.reason, 4000)),
@@ -117,9 +118,10 @@ export class RolloutView extends HTMLElement {
         h("div.conversation", {},
           messages.length
             ? messagesView(messages, steps, (index) => this.#select(index))
-            : empty("There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
+            : empty(row._rollout ? "The rollout has no messages that are shown."
+              : "There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
           ...long.map(([name, value]) => folded(inline(name, 80), () => prose(asText(value))))),
-        h("aside.side", { "aria-label": "Rubrics of the step" }, h("div.sticky"))));
+        h("aside.side", {}, scrolled("sticky", "Rubrics of the step"))));
   }
 
   /** @param {StepNumbers[]} steps @param {Row} row */
@@ -182,7 +184,8 @@ customElements.define("g-rollout", RolloutView);
 
 /** @param {Row} row @returns {HTMLElement} */
 export function scoreOf(row) {
-  if (!row.is_score_valid) return h("span.tag.failed", {}, "failed");
+  if (row._too_large || row._unreadable) return h("span.tag.skipped", {}, "unreadable");
+  if (row.is_score_valid === false || typeof row.score !== "number") return h("span.tag.failed", {}, "failed");
   return h("span.score-of", {}, h("small", {}, "score "), h(row.score === 0 ? "b.big.zero" : "b.big", {}, number(row.score)));
 }
 
@@ -268,12 +271,22 @@ function contentView(message, role) {
   return [folded(title, () => prose(text)), ...images];
 }
 
+/**
+ * An image of an allowed type, which is in its address.
+ * @param {unknown} url
+ * @param {string} alt
+ * @returns {HTMLElement | null}
+ */
+export function imageView(url, alt) {
+  const isImage = typeof url === "string" && url.length <= MAX_IMAGE && IMAGE.test(url);
+  return isImage ? h("img", { src: url, alt, loading: "lazy" }) : null;
+}
+
 /** @param {Row} part @returns {Child} */
 function partView(part) {
   const url = part?.image_url?.url ?? part?.image_url;
-  if (typeof url === "string" && url.length <= MAX_IMAGE && IMAGE.test(url)) {
-    return h("img", { src: url, alt: "image of the message", loading: "lazy" });
-  }
+  const image = imageView(url, "image of the message");
+  if (image) return image;
   if (typeof url === "string") return h("p.about", {}, "an image that isn't loaded: ", inline(url, 120));
   return folded([inline(part?.type ?? "part", 40)], () => code(JSON.stringify(part, null, 2)));
 }

@@ -142,7 +142,8 @@ export class Table {
 }
 
 /**
- * The means of the numbers of each value of a category, with 95 % intervals: ± 1.96 s / √n.
+ * The means of the numbers of each value of a category, with 95 % intervals: ± 1.96 s / √n. A mean is
+ * the sum divided by the number, as in the tables of the commands, so that both round alike.
  * @param {Int32Array} codes
  * @param {number} size How many values there are.
  * @param {Float64Array | null} numbers NaN is left out.
@@ -151,7 +152,7 @@ export class Table {
  */
 export function meansBy(codes, size, numbers, rows) {
   const [all, counts, zeros] = [new Int32Array(size), new Int32Array(size), new Int32Array(size)];
-  const [means, squares] = [new Float64Array(size), new Float64Array(size)];
+  const [sums, means, squares] = [new Float64Array(size), new Float64Array(size), new Float64Array(size)];
   for (const row of rows) {
     const code = codes[row];
     if (code < 0) continue;
@@ -159,6 +160,7 @@ export function meansBy(codes, size, numbers, rows) {
     const value = numbers ? numbers[row] : NaN;
     if (value !== value) continue;
     if (value === 0) zeros[code]++;
+    sums[code] += value;
     const offset = value - means[code];
     means[code] += offset / ++counts[code];
     squares[code] += offset * (value - means[code]);
@@ -166,7 +168,7 @@ export function meansBy(codes, size, numbers, rows) {
   return Array.from(all, (rows, code) => {
     const count = counts[code];
     const half = 1.96 * Math.sqrt(squares[code] / (count - 1) / count);
-    return { rows, count, mean: count ? means[code] : NaN, half, zeros: zeros[code] };
+    return { rows, count, mean: sums[code] / count, half, zeros: zeros[code] };
   });
 }
 

@@ -4,8 +4,8 @@ import { h } from "./dom.js";
 
 const SIGNS = /** @type {Record<string, string>} */ ({ system: "◐", light: "☀", dark: "☾" });
 
-/** @param {() => void} onChange @returns {HTMLElement} A button that changes the theme. */
-export function themeButton(onChange) {
+/** @param {() => void} [onChange] @returns {HTMLElement} A button that changes the theme. */
+export function themeButton(onChange = () => {}) {
   const names = Object.keys(SIGNS);
   const { dataset } = document.documentElement;
   const show = () => {

@@ -64,8 +64,9 @@ export class TrainingView extends HTMLElement {
     const lines = changes.map(({ step, runs, text, who }, place) => h("tr", {},
       h("td", {}, String(place + 1)), h("td", {}, count(step)), h("td", {}, inline(text, 200)),
       h("td", {}, inline(runs.join(", "), 200)), h("td", {}, inline(who ?? "", 60))));
-    replaceContent(this.#changes, lines.length > 0 && card("changed", "Changes of the configuration", null,
-      tableOf("updates", ["mark", "step", "change", "runs", "by"], 5, lines)));
+    const table = tableOf("updates", ["mark", "step", "change", "runs", "by"], 5, lines);
+    replaceContent(this.#changes, lines.length > 0
+      && card("changed", "Changes of the configuration", null, scrolled("wide", "Changes", table)));
   }
 
   /** @param {string} name @returns {Metric} */
