@@ -34,6 +34,8 @@ demo: setup  ## Score model-written solutions, play a served environment, assign
 	@$(RUN) python -m examples.coding_env.demo
 	@echo
 	@$(RUN) python -m examples.connect4.advantages
+	@echo
+	@echo "Look at the scores: .venv/bin/guerdon view runs/gsm8k/scored.jsonl --rollouts runs/gsm8k/rollouts.jsonl"
 
 quick: setup  ## Run the tests to run while coding (under 30 s).
 	$(PYTEST) -q $(FAST) $(IN_PROCESS) $(QUICK)

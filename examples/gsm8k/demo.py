@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 from examples.gsm8k.rollouts import HERE, rollouts, solutions
 
 REWARD = f"{HERE / 'reward.py'}:Solution"
+# Where the files for `guerdon view` are written.
+FOLDER = Path("runs/gsm8k")
 
 
 def show(*arguments: str) -> int:
@@ -38,20 +39,21 @@ def main() -> int:
     """Print the tree, score every solution, and compare the verdicts with the published ones."""
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else solutions()
     print(f"Solutions: {'the sample in ' if source.parent == HERE else ''}{source.name}\n")
-    with tempfile.TemporaryDirectory() as folder:
-        rows = list(rollouts(source))
-        recorded, scored = Path(folder, "rollouts.jsonl"), Path(folder, "scored.jsonl")
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        recorded.write_text("".join(lines), encoding="utf-8")
-        status = show("tree", REWARD)
-        status |= show(
-            "score", str(recorded), "--reward", REWARD, "--out", str(scored),
-            "--by", "model", "--passing", "0.8",
-        )  # fmt: skip
-        print(agreement(rows, scored))
-        results = map(json.loads, scored.read_text(encoding="utf-8").splitlines())
-        example = next(row for row in results if 0.8 <= row["score"] < 1)
-        print(f"\nA row of the result:\n{json.dumps(example, indent=2)}")
+    rows = list(rollouts(source))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    recorded, scored = FOLDER / "rollouts.jsonl", FOLDER / "scored.jsonl"
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    recorded.write_text("".join(lines), encoding="utf-8")
+    status = show("tree", REWARD)
+    status |= show(
+        "score", str(recorded), "--reward", REWARD, "--out", str(scored), "--trees",
+        "--by", "model", "--passing", "0.8",
+    )  # fmt: skip
+    print(agreement(rows, scored))
+    results = map(json.loads, scored.read_text(encoding="utf-8").splitlines())
+    example = next(row for row in results if 0.8 <= row["score"] < 1)
+    del example["trees"]  # which the page of `guerdon view` shows
+    print(f"\nA row of the result:\n{json.dumps(example, indent=2)}")
     return status
 
 

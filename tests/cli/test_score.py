@@ -42,7 +42,7 @@ def test_score_exits_with_0_and_prints_a_table(guerdon, rows, tmp_path):
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     scored = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_bytes().splitlines()]
-    assert [list(row) for row in scored] == [KEYS] * 3
+    assert [list(row) for row in scored] == [[*KEYS, "stopped_by"]] * 3
     assert [row["score"] for row in scored] == [1.0, 0.0, 0.75]
     assert scored[0]["components"] == {
         "rubric_0": 1.0, "rubric_0.rubric": 1.0, "rubric_1": 0.0, "rubric_1.rubric_0": 0.0,
@@ -486,6 +486,30 @@ def test_score_lists_groups_of_batch_functions(inside, grouped, tmp_path):
     table = " ".join(done.stdout.split())
     for expected in ("[bold] 2 0.500 0 1", "h 1 1.000 1 one valid score", "groups 2"):
         assert expected in table
+
+
+def test_score_with_trees_writes_the_score_of_every_rubric(inside, rows, tmp_path):
+    rows(["1", "0"])
+    done = inside("rollouts.jsonl", "-r", "reward.py:reward", "--trees", *OUT)
+    assert (done.returncode, done.stderr) == (0, "")
+    trees = [row["trees"] for row in scored_rows(tmp_path)]
+    assert [tree["value"] for [tree] in trees] == [1.0, 0.0]
+    assert [tree["status"] for [tree] in trees] == ["scored", "scored"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("-r", "reward.py:reward"), "--trees requires a file for the rows: --out FILE"),
+        (("-r", "functions.py:best", *OUT), "--trees requires a rubric that runs without a"),
+        (("-r", "reward.py:reward", "--sandbox", "process", *OUT), "--trees requires a rubric"),
+    ],
+)
+def test_score_refuses_trees_that_nothing_would_have(inside, grouped, rows, options, expected):
+    grouped(("g", "1"))
+    done = inside("rollouts.jsonl", *options, "--trees")
+    assert done.returncode == 2
+    assert expected in " ".join(done.stderr.split())
 
 
 def test_score_credit_gdpo_takes_the_weights_of_a_rubric(inside, tmp_path):

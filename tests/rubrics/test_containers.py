@@ -18,6 +18,7 @@ from guerdon.rubrics import (
     Sequential,
     WeightedSum,
 )
+from guerdon.rubrics.containers import gates_of
 from guerdon.types import Observation
 
 
@@ -484,3 +485,23 @@ async def test_sequential_that_is_awaited_credits_its_steps():
     for done in (False, True):
         await parent("move", {"done": done})
     assert parent.compute_step_rewards() == [0.5, 1.0]
+
+
+# Which gates there are
+
+
+def test_gates_of_yields_gates_and_all_but_the_last_of_a_sequential():
+    rubric = Sequential(Fixed(1.0), Gate(WeightedSum([Gate(Fixed(1.0))], [1.0])), Fixed(1.0))
+    assert list(gates_of(rubric)) == ["rubric_0", "rubric_1", "rubric_1.rubric.rubric_0"]
+
+
+def test_gates_of_yields_a_gate_at_the_end_of_a_sequential():
+    assert list(gates_of(Sequential(Fixed(1.0), Gate(Fixed(1.0))))) == ["rubric_0", "rubric_1"]
+
+
+def test_gates_of_a_tree_without_gates_yields_nothing():
+    assert list(gates_of(WeightedSum([Fixed(1.0), Fixed(1.0)], [1.0, 1.0]))) == []
+
+
+def test_gates_of_yields_the_root():
+    assert list(gates_of(Gate(Fixed(1.0)))) == [""]

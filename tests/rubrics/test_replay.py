@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from guerdon.errors import InvalidScoreError, TrajectoryError
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
+    Gate,
     Guarded,
     Rubric,
     TrajectoryRubric,
@@ -288,3 +289,49 @@ async def test_replay_async_can_be_cancelled():
         await replay_async(WeightedSum([cancels], [1.0]), steps_of(0.0, 1.0), done)
     assert scope.cancelled_caught
     assert done.values == []
+
+
+# Trees
+
+
+async def outcome_of(rubric, actions, *, is_async, keeps_trees):
+    """What a replay found, with or without trees, and the error that it raised."""
+    done, error = Replay(keeps_trees=keeps_trees), None
+    try:
+        if is_async:
+            await replay_async(rubric, steps_of(*actions), done)
+        else:
+            replay(rubric, steps_of(*actions), done)
+    except ValueError as raised:
+        error = str(raised)
+    if keeps_trees:
+        assert [tree.components() for tree in done.trees] == done.steps
+    return done.values, done.steps, list(done.handled), error
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_replay_with_trees_agrees_with_replay_without(is_async):
+    for rubric in (two(), Gate(Echo()), Final(gamma=0.5), Guarded(Echo()), Echo()):
+        for actions in ((1.0,), (0.5, 0.25, 1.0), (0.5, ValueError("no luck"), 1.0), ()):
+            plain, with_trees = [
+                await outcome_of(rubric, actions, is_async=is_async, keeps_trees=keeps_trees)
+                for keeps_trees in (False, True)
+            ]
+            assert plain == with_trees
+
+
+def test_replay_trees_end_with_the_step_that_failed():
+    done = Replay(keeps_trees=True)
+    with pytest.raises(ValueError, match="no luck"):
+        replay(two(), steps_of(1.0, ValueError("no luck"), 1.0), done)
+    first, failed = done.trees
+    assert (first.status, first.value, failed.status, failed.value) == (
+        "scored",
+        0.75,
+        "failed",
+        None,
+    )
+    assert [each.status for each in failed.children] == ["failed", "skipped"]
+    replay(two(), steps_of(1.0), done)  # a replay that is used again
+    assert [tree.value for tree in done.trees] == [0.75]

@@ -398,3 +398,9 @@ def test_cache_folder_removes_indexes_of_files_that_are_gone(write, tmp_path, mo
     gone.unlink()
     FileIndex(kept).close()
     assert [folder.exists() for folder in folders] == [True, False]
+
+
+def test_file_index_has_the_gates_that_stopped_a_row_as_a_category(write, opened):
+    rows = [row(1, 0.0, stopped_by=["syntax", "tests"]), row(2, 1.0), row(3, 0.0, stopped_by=[""])]
+    index = opened(write("s.jsonl", rows))
+    assert labels(index, "stopped_by") == ["syntax, tests", None, "the reward itself"]

@@ -66,6 +66,7 @@ def diff(
     at: options.At = None,
     services: options.Services = None,
     score_failed: options.ScoreFailed = False,
+    trees: options.Trees = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Score the same rollouts with two rewards, and compare.
@@ -84,7 +85,7 @@ def diff(
     """  # fmt: skip
     job = ComparisonJob(
         before, after, rollouts, by=by, top=top, format=format, score_failed=score_failed, at=at,
-        services=services, out=out,
+        services=services, out=out, trees=trees,
     )  # fmt: skip
     with progress(rollouts, "comparing") as show:
         report = job.run(show)

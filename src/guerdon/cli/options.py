@@ -48,6 +48,15 @@ ScoreFailed = Annotated[
         help="Also score episodes that ended with an error; by default their rows are invalid.",
     ),
 ]
+Trees = Annotated[
+    bool,
+    typer.Option(
+        "--trees",
+        help="Also write the score of every rubric at each step into the rows of --out: values, "
+        "weights, reasons, durations, a judge's prompt and answer. Rows are several times as "
+        "large.",
+    ),
+]
 At = Annotated[
     int | None,
     typer.Option(

@@ -157,6 +157,7 @@ def score(
     ] = False,
     at: options.At = None,
     services: options.Services = None,
+    trees: options.Trees = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Score recorded rollouts with a reward.
@@ -192,6 +193,7 @@ def score(
         sandbox=_sandbox(sandbox, allow_read, limit, reuse),
         at=at,
         services=services,
+        trees=trees,
     )
     with progress(rollouts, "scoring") as show:
         report = job.run(show)

@@ -62,6 +62,7 @@ FAILED = "reward_failed"
 HANDLED = "reward_dealt_with"
 FINGERPRINT = "reward_fingerprint"
 WEIGHTS = "reward_weights"
+TREE = "reward_tree"
 STEP_REWARDS = "step_rewards"
 STEP_REWARDS_ERROR = "step_rewards_error"
 
@@ -652,6 +653,8 @@ def _details(
             details[WEIGHTS] = {
                 key: each if isfinite(each) else None for key, each in weights.items()
             }
+    if evaluation.tree is not None:
+        details[TREE] = evaluation.tree.to_dict()
     if evaluation.error is not None:
         details[ERROR] = describe_failure(evaluation.error)
         details[FAILED] = evaluation.failed_path or ""
@@ -707,6 +710,6 @@ def _fingerprint(rubric: Rubric) -> str:
 def _write(observation: Observation, details: dict[str, Any]) -> None:
     metadata = observation.metadata
     if metadata:  # of an observation that is returned again
-        for key in (ERROR, FAILED, WEIGHTS, HANDLED, STEP_REWARDS, STEP_REWARDS_ERROR):
+        for key in (ERROR, FAILED, WEIGHTS, TREE, HANDLED, STEP_REWARDS, STEP_REWARDS_ERROR):
             metadata.pop(key, None)
     metadata.update(details)

@@ -170,9 +170,11 @@ class EnvAdapter:
         step_is_async: Whether `step` returns an awaitable.
         close_is_async: Whether `close` returns an awaitable.
         action_type: The class of actions.
+        keeps_trees: Whether observations have the score of every rubric in their metadata.
     """
 
     close_is_async = False
+    keeps_trees = False
 
     def __init__(self, environment: Environment[Any, Any, Any]) -> None:
         if not isinstance(environment, Environment):
@@ -339,7 +341,7 @@ class EnvAdapter:
         if (rubric._traits or rubric._find_traits()).is_async and self._limiter is None:
             # If the author calls an async tree, its sync leaves run in threads.
             self._limiter = anyio.CapacityLimiter(LEAF_THREADS)
-        recorder = StepRecorder(self._limiter)
+        recorder = StepRecorder(self._limiter, keeps_trees=self.keeps_trees)
         recorder.environment = self.environment
         if rubric._dispatches:
             recorder.root = rubric
@@ -909,20 +911,26 @@ class EnvRunner:
     name: str = ""
     adapter: Any = field(default=None, init=False)
     owner: str = field(default="", init=False)
+    _keeps_trees: bool = field(default=False, init=False)
     _failure: str = field(default="", init=False)  # why the environment has to be reset first
     _call: EnvCall | None = field(default=None, init=False)  # the latest
 
-    async def open(self) -> None:
+    async def open(self, keeps_trees: bool = False) -> None:
         """Make the environment.
+
+        Args:
+            keeps_trees: Whether observations have the score of every rubric in their metadata.
 
         Raises:
             EnvTimeoutError: It took too long, or too many environments hang already.
             Exception: What the factory raised.
         """
         self.threads.check()
+        self._keeps_trees |= keeps_trees
         self.owner = self.owner or self.name
         what = "making the environment"
         self.adapter = await self._run(self._make, what, self.timeout_s, makes=True)
+        self.adapter.keeps_trees = self._keeps_trees
         kind = type(self.adapter.environment).__name__
         self.owner = f"{kind} in {self.name}" if self.name else kind
 

@@ -185,6 +185,10 @@ def evaluate_step(rubric: Any, action: Any, observation: Any) -> Evaluation:
         (1.0, {'rubric': 1.0})
     """
     outer = current()
+    if isinstance(outer, Recorder) and outer.keeps_trees:
+        with Recorder(keeps_trees=True) as recorder, contextlib.suppress(Exception):
+            rubric(action, observation)
+        return _kept(recorder, rubric, outer)
     evaluation = Evaluation(observation)
     named, handled = evaluation.components, evaluation.handled
     token = enter(None) if outer is not None else None
@@ -203,8 +207,14 @@ def evaluate_step(rubric: Any, action: Any, observation: Any) -> Evaluation:
 async def evaluate_step_async(rubric: Any, action: Any, observation: Any) -> Evaluation:
     """Like `evaluate_step`, for any tree: members that wait do so concurrently."""
     outer = current()
-    with Recorder() as recorder, contextlib.suppress(Exception):
+    keeps_trees = isinstance(outer, Recorder) and outer.keeps_trees
+    with Recorder(keeps_trees=keeps_trees) as recorder, contextlib.suppress(Exception):
         await rubric.evaluate(action, observation)
+    return _kept(recorder, rubric, outer)
+
+
+def _kept(recorder: Recorder, rubric: Any, outer: Any) -> Evaluation:
+    """The evaluation that a recorder has recorded, which an outer recorder takes as its own."""
     evaluation = recorder.last(rubric)
     assert evaluation is not None
     if isinstance(outer, Recorder):

@@ -559,3 +559,17 @@ def check_range(rubric: Rubric, declared: Any) -> tuple[float, float] | None:
 def with_zero(declared: tuple[float, float] | None) -> tuple[float, float] | None:
     """Return a range with 0.0 in it, the score of a rubric that others stop; None is unknown."""
     return None if declared is None else (min(0.0, declared[0]), max(0.0, declared[1]))
+
+
+def gates_of(rubric: Rubric) -> Iterator[str]:
+    """Yield the paths of the rubrics that can stop an evaluation by scoring 0.
+
+    Those are every `Gate` and, in a `Sequential`, every child but the last.
+    """
+    if isinstance(rubric, Gate):
+        yield ""
+    names = list(rubric._children)
+    for name, child in rubric._children.items():
+        stops = isinstance(rubric, Sequential) and name != names[-1]
+        for path in dict.fromkeys([*([""] if stops else []), *gates_of(child)]):
+            yield f"{name}.{path}" if path else name

@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Generator, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from guerdon._logging import step_logger
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["is_pending"]
 
 logger = step_logger("guerdon.rubrics")
+
+# The most characters of each text in `Score.details`.
+MAX_DETAIL = 20_000
 
 
 def is_done(observation: Any) -> bool:
@@ -134,6 +138,7 @@ class Frame:
     reason: str | None = None
     seconds: float = 0.0
     hook_errors: tuple[tuple[str, Exception], ...] = ()  # with the names of the hooks
+    details: Mapping[str, str] = MappingProxyType({})
     step: Step | None = None
     pending: bool = False
     credited: Any | None = None  # the child whose score of this step was returned
@@ -223,6 +228,12 @@ class Frame:
     def explain(self, text: str) -> None:
         """Add a reason for the score."""
         self.reason = f"{self.reason}; {text}" if self.reason else text
+
+    def detail(self, name: str, text: str) -> None:
+        """Add a further text that explains the value, up to `MAX_DETAIL` characters."""
+        if len(text) > MAX_DETAIL:
+            text = f"{text[:MAX_DETAIL]}… ({len(text):,} characters)"
+        self.details = {**self.details, name: text}
 
     def report_hook(self, name: str, error: Exception) -> None:
         """Log and record the exception of a forward hook; the score stays."""
@@ -388,6 +399,7 @@ class Evaluation:
         handled: Exceptions that were raised in the tree and handled there, by dotted name.
         error: The exception that the evaluation raised; None if it didn't fail.
         metadata: What an environment has reported of it; None if it hasn't.
+        tree: The score of every rubric; None if the recorder doesn't keep trees.
     """
 
     observation: Any
@@ -396,6 +408,7 @@ class Evaluation:
     handled: dict[str, Exception] = field(default_factory=dict)
     error: Exception | None = None
     metadata: dict[str, Any] | None = None
+    tree: Score | None = None
 
     @property
     def failed_path(self) -> str | None:
@@ -418,6 +431,7 @@ class Recorder(Frame):
         limiter: Limits the worker threads in which sync members of async trees run; None runs
             them in the event loop.
         parent: The frame or recorder that records the evaluations, too.
+        keeps_trees: Whether evaluations have a `tree`, for which every rubric is recorded.
 
     Attributes:
         root: A rubric that isn't called itself, as a `RubricDict`: the members that are called
@@ -427,10 +441,15 @@ class Recorder(Frame):
     root: Any = None
 
     def __init__(
-        self, limiter: anyio.CapacityLimiter | None = None, *, parent: Frame | None = None
+        self,
+        limiter: anyio.CapacityLimiter | None = None,
+        *,
+        parent: Frame | None = None,
+        keeps_trees: bool = False,
     ) -> None:
         self.frames = []
         self.limiter = limiter
+        self.keeps_trees = keeps_trees
         self._parent = parent
         if parent is not None:
             self.step, self.limiter = parent.step, parent.limiter
@@ -470,6 +489,7 @@ class Recorder(Frame):
                 error = frame.error if frame.value is None else None
                 evaluation = Evaluation(frame.observation, frame.value, error=error)
                 add_components(evaluation.components, evaluation.handled, frame)
+                evaluation.tree = score_of(frame) if self.keeps_trees else None
                 return evaluation
         return self._kept.get(id(rubric), (None, None))[1]
 
@@ -485,6 +505,9 @@ class Recorder(Frame):
             trace(self.root, error)
         evaluation = Evaluation(last.observation, last.value, error=error)
         add_components(evaluation.components, evaluation.handled, whole)
+        if self.keeps_trees:
+            whole.value, whole.error = last.value, error
+            evaluation.tree = score_of(whole)
         return evaluation
 
     def _called_members(self) -> list[Frame]:
@@ -530,6 +553,7 @@ def score_of(frame: Frame, name: str = "", path: str = "", weight: float | None 
         error=_described(error) if error is not None else None,
         exception=error,
         hook_errors=tuple(f"{hook}: {_described(raised)}" for hook, raised in frame.hook_errors),
+        details=dict(frame.details),
         children=_children(frame.rubric, frame, path, _why_skipped(frame, path)),
     )
 

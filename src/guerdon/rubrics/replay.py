@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from guerdon.rubrics.calling import evaluate_named, evaluate_step_async
+from guerdon.rubrics.calling import evaluate_named, evaluate_step, evaluate_step_async
 from guerdon.rubrics.failure import describe_handled, finite
+from guerdon.rubrics.recording import Evaluation, Recorder
 from guerdon.rubrics.step_rewards import exact_sum
+from guerdon.types.score import Score
 
 
 class Replay:
@@ -17,17 +20,22 @@ class Replay:
         values: The score of each step.
         steps: The components of each step that was started.
         handled: Exceptions that were raised and handled, one line per step.
+        trees: The score of every rubric at each step that was started; None without trees.
         score: The sum of the values.
         rewards: The reward of each step, as trajectory rubrics spread them.
+
+    Args:
+        keeps_trees: Whether to keep the trees, for which every rubric is recorded.
     """
 
     score: float
     rewards: list[float]
     handled: Sequence[str] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_trees: bool = False) -> None:
         self.values: list[float] = []
         self.steps: list[dict[str, float]] = []
+        self.trees: list[Score] | None = [] if keeps_trees else None
 
     def components(self) -> dict[str, float]:
         """Return those of the last step; of several steps, with the means over all."""
@@ -62,6 +70,30 @@ class Replay:
             return "after the last step"
         return f"step {first + len(self.values)}"
 
+    def _begin(self) -> None:
+        self.values, self.steps, self.handled = [], [], ()
+        if self.trees is not None:
+            self.trees = []
+
+    def _recorder(self) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext() if self.trees is None else Recorder(keeps_trees=True)
+
+    def _add(self, evaluation: Evaluation, steps: Sequence[tuple[Any, Any]]) -> None:
+        """Take the evaluation of the next step.
+
+        Raises:
+            Exception: What the rubric raised.
+        """
+        self.steps.append(evaluation.components)
+        if self.trees is not None and evaluation.tree is not None:
+            self.trees.append(evaluation.tree)
+        if evaluation.error is not None:
+            raise evaluation.error
+        assert evaluation.value is not None
+        self.values.append(evaluation.value)
+        if evaluation.handled:
+            self._describe(evaluation.handled, steps)
+
     def _finish(self, rubric: Any) -> None:
         values = self.rewards = self.values
         self.score = finite(rubric, exact_sum(values))
@@ -85,6 +117,9 @@ def replay(rubric: Any, steps: Sequence[tuple[Any, Any]], into: Replay) -> None:
     Raises:
         Exception: What a rubric raised.
     """
+    if into.trees is not None:
+        _replay_with_trees(rubric, steps, into)
+        return
     values: list[float] = []
     begun: list[dict[str, float]] = []
     into.values, into.steps, into.handled = values, begun, ()
@@ -105,18 +140,21 @@ def replay(rubric: Any, steps: Sequence[tuple[Any, Any]], into: Replay) -> None:
         into._finish(rubric)
 
 
+def _replay_with_trees(rubric: Any, steps: Sequence[tuple[Any, Any]], into: Replay) -> None:
+    into._begin()
+    rubric.reset()
+    with into._recorder():
+        for action, observation in steps:
+            into._add(evaluate_step(rubric, action, observation), steps)
+    into._finish(rubric)
+
+
 async def replay_async(rubric: Any, steps: Iterable[tuple[Any, Any]], into: Replay) -> None:
     """Like `replay`, for any tree."""
     steps = list(steps)
-    into.values, into.steps, into.handled = [], [], ()
+    into._begin()
     rubric.reset()
-    for action, observation in steps:
-        evaluation = await evaluate_step_async(rubric, action, observation)
-        into.steps.append(evaluation.components)
-        if evaluation.error is not None:
-            raise evaluation.error
-        assert evaluation.value is not None
-        into.values.append(evaluation.value)
-        if evaluation.handled:
-            into._describe(evaluation.handled, steps)
+    with into._recorder():
+        for action, observation in steps:
+            into._add(await evaluate_step_async(rubric, action, observation), steps)
     into._finish(rubric)

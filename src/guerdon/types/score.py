@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from guerdon._validation import did_you_mean
 
@@ -49,6 +49,7 @@ class Score:
         error: The error message; None if it didn't fail.
         exception: The exception behind ``error``.
         hook_errors: What the rubric's forward hooks raised; the value doesn't depend on it.
+        details: Further texts that explain the value: the ``prompt`` and the ``answer`` of a judge.
         children: The scores of its children, in their order in the tree.
     """
 
@@ -61,6 +62,7 @@ class Score:
     error: str | None = None
     exception: Exception | None = field(default=None, repr=False, compare=False)
     hook_errors: tuple[str, ...] = ()
+    details: Mapping[str, str] = field(default_factory=dict)
     children: tuple[Score, ...] = ()
 
     def components(self) -> dict[str, float]:
@@ -78,6 +80,28 @@ class Score:
         yield prefix, self
         for child in self.children:
             yield from child.walk(f"{prefix}.{child.name}" if prefix else child.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the score as JSON data, without the fields that are None or empty.
+
+        Example:
+            >>> from guerdon import RegexMatch
+            >>> data = RegexMatch("please").score("please", None).to_dict()
+            >>> data["value"], data["status"]
+            (1.0, 'scored')
+        """
+        data: dict[str, Any] = {"name": self.name, "status": self.status}
+        if self.status != "skipped":
+            data["seconds"] = round(self.seconds, 6)
+        for name in ("value", "weight", "reason", "error"):
+            if (value := getattr(self, name)) is not None:
+                data[name] = value
+        for name in ("hook_errors", "details"):
+            if value := getattr(self, name):
+                data[name] = value
+        if self.children:
+            data["children"] = [child.to_dict() for child in self.children]
+        return data
 
     def __getitem__(self, path: str) -> Score:
         for name, node in self.walk():

@@ -121,7 +121,7 @@ class ColumnStore:
         self._known: dict[tuple[str, str], Column] = {}
         for (type_, key), name, kind, values in state["columns"]:
             codes = {value: code for code, value in enumerate(values)}
-            self._hold(Column(name, kind, (type_, key), self._next(), codes))
+            self._add(Column(name, kind, (type_, key), self._next(), codes))
         self._values = sum(len(column.values) for column in self)
 
     def state(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class ColumnStore:
     def _next(self) -> Path:
         return self.folder / f"column-{len(self.columns)}"
 
-    def _hold(self, column: Column) -> None:
+    def _add(self, column: Column) -> None:
         self.columns[column.name] = self._known[column.key] = column
 
     # Writing
@@ -192,7 +192,7 @@ class ColumnStore:
             for start in range(0, self._written, BLOCK):
                 file.write(EMPTY_ENTRY[type_] * min(BLOCK, self._written - start))
         column.waiting += EMPTY_ENTRY[type_] * (self.rows - self._written)
-        self._hold(column)
+        self._add(column)
         return column
 
     def _encoded(self, column: Column, values: list[Any]) -> bytes:

@@ -16,15 +16,29 @@ from guerdon.viewer.columns import EMPTY, Batch
 
 # Columns that aren't in a row under their names.
 OWN_COLUMNS = frozenset(
-    ("id", "error", "score", "turns", "tool_calls", "characters", "status", "group", "failure")
+    (
+        "id",
+        "error",
+        "score",
+        "turns",
+        "tool_calls",
+        "characters",
+        "status",
+        "group",
+        "failure",
+        "stopped_by",
+    )
 )
 
 Row: TypeAlias = "dict[str, Any]"
 
+# The name of the whole reward, as in the tables of ``guerdon score``.
+ROOT = "the reward itself"
+
 # Characters of a value of a category; the digest of a longer one keeps it apart from others.
 MAX_VALUE = 200
 
-RESULT_KEYS = ResultRow.__required_keys__ | ResultRow.__optional_keys__ | {"trees"}
+RESULT_KEYS = ResultRow.__required_keys__ | ResultRow.__optional_keys__
 # The key that every row of a kind has.
 REQUIRED = {"rows": "score", "diff": "before", "log": "step", "arena": "world", "rollouts": None}
 # Keys of a rollout that are not columns of its task.
@@ -118,6 +132,8 @@ def _results(rows: Sequence[Row]) -> Batch:
             None if each else kind_of_failure(error or "")
             for each, error in zip(scored, errors, strict=True)
         ]
+    if any("stopped_by" in row for row in rows):
+        batch.categories["stopped_by"] = [_gates(row) for row in rows]
     if any("steps" in row for row in rows):
         _add_advantages(batch, rows)
     _add_columns(batch, rows, RESULT_KEYS)
@@ -140,6 +156,12 @@ def _mapping(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _list(row: Row, name: str) -> list[Any]:
     value = row.get(name)
     return value if type(value) is list else []
+
+
+def _gates(row: Row) -> str | None:
+    """The gates that stopped a row, with commas between them."""
+    gates = _list(row, "stopped_by")
+    return label_of(", ".join(text_of(gate) or ROOT for gate in gates)) if gates else None
 
 
 def _add_advantages(batch: Batch, rows: Sequence[Row]) -> None:

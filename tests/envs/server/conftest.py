@@ -84,9 +84,9 @@ class Served:
         while self._clients:
             self._clients.pop().close()
 
-    def client(self, **options):
+    def client(self, path="/ws", **options):
         """A WebSocket client, connected; closed when the test ends."""
-        client = Client(self.url.replace("http", "ws") + "/ws", **options)
+        client = Client(self.url.replace("http", "ws") + path, **options)
         self._clients.append(client)
         return client
 

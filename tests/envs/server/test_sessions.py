@@ -1104,3 +1104,14 @@ def test_websocket_whose_client_leaves_during_the_handshake_ends(path):
             assert not app.sessions.sessions
 
     asyncio.run(main())
+
+
+def test_ws_with_trees_has_the_score_of_every_rubric_in_the_metadata(serve):
+    served = serve(Echo)
+    client, plain = served.client("/ws?trees=1"), served.client()
+    for each in (client, plain):
+        each.ask(RESET)
+    metadata = client.ask(step("four"))["data"]["observation"]["metadata"]
+    assert "reward_tree" not in plain.ask(step("four"))["data"]["observation"]["metadata"]
+    tree = metadata["reward_tree"]
+    assert (tree["name"], tree["value"], tree["status"]) == ("", 0.4, "scored")

@@ -266,3 +266,11 @@ def test_serve_command_processes_end_with_the_server(number, eventually):
         for client in clients:
             client.close()
         eventually(lambda: not any(Path(f"/proc/{each}").exists() for each in processes))
+
+
+def test_trees_of_a_session_come_from_its_process(serve):
+    served = serve(Risky, processes=2)
+    client = served.client("/ws?trees=1")
+    client.ask(RESET)
+    tree = client.ask(step("four"))["data"]["observation"]["metadata"]["reward_tree"]
+    assert (tree["value"], tree["status"]) == (0.4, "scored")

@@ -13,7 +13,8 @@ ALWAYS = [
 def test_result_row_has_its_required_keys():
     assert set(ResultRow.__required_keys__) == set(ALWAYS)
     assert set(ResultRow.__optional_keys__) == {
-        "reason", "notes", "metrics", "steps", "component_sums", "log", "sandbox",
+        "reason", "notes", "metrics", "steps", "component_sums", "stopped_by", "trees",
+        "log", "sandbox",
     }  # fmt: skip
 
 

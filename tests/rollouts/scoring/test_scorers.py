@@ -593,3 +593,45 @@ def test_rubric_scorer_error_names_the_turn(row):
 
     [failed] = score_rollouts(as_rubric(picky), [Rollout.from_row(row("e", "a", first_turn=1))])
     assert failed["error"].startswith("step 1: ")
+
+
+# Trees, and what stopped a row
+
+
+def rollout_of(*turns):
+    return Rollout.from_row(
+        {"messages": [{"role": "assistant", "content": turn} for turn in turns]}
+    )
+
+
+def test_rubric_scorer_rows_name_the_gates_that_scored_0():
+    scorer = RubricScorer(Sequential(Gate(Number()), Gate(Number(), threshold=2.0), Number()))
+    rows = {turn: scorer.score(rollout_of(turn)) for turn in ("0", "1", "2", "word")}
+    assert rows["0"]["stopped_by"] == ["rubric_0"]
+    assert rows["1"]["stopped_by"] == ["rubric_1"]
+    assert "stopped_by" not in rows["2"]
+    assert "stopped_by" not in rows["word"]  # it failed
+    assert RubricScorer(Gate(Number())).score(rollout_of("0"))["stopped_by"] == [""]
+
+
+@pytest.mark.parametrize("kind", [Number, AsyncNumber])
+def test_rubric_scorer_with_trees_has_the_score_of_every_rubric(kind):
+    rubric = WeightedSum([kind(), Fails()], [0.25, 0.75])
+    with RubricScorer(rubric, keeps_trees=True) as scorer, RubricScorer(rubric) as plain:
+        rows = [scorer.score(rollout_of(*turns)) for turns in (["2", "4"], ["2", "fail"])]
+        without = [plain.score(rollout_of(*turns)) for turns in (["2", "4"], ["2", "fail"])]
+    trees = [row.pop("trees") for row in rows]
+    assert rows == without
+    assert [[tree["status"] for tree in each] for each in trees] == [
+        ["scored", "scored"],
+        ["scored", "failed"],
+    ]
+    first = trees[0][0]
+    assert (first["name"], first["value"]) == ("", rows[0]["step_rewards"][0])
+    assert [(each["name"], each["weight"]) for each in first["children"]] == [
+        ("rubric_0", 0.25),
+        ("rubric_1", 0.75),
+    ]
+    failed = trees[1][1]
+    assert "value" not in failed
+    assert rows[1]["error"].endswith(failed["error"])

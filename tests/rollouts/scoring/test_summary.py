@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guerdon.rollouts.scoring import summary
-from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Summary, gates_of
-from guerdon.rubrics import Gate, Rubric, Sequential, WeightedSum
+from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Summary
+from guerdon.rubrics import Gate, Rubric, WeightedSum
 
 
 class One(Rubric):
@@ -80,9 +80,9 @@ def test_summary_means_of_components_are_over_the_rows_that_have_them():
 
 
 def test_summary_counts_rows_stopped_by_gates():
-    rows = [result(0.0, gate=0.0), result(0.0, gate=0.0), result(1.0, gate=1.0), result(1.0)]
-    counted = summary_of(*rows, gates=("gate", "other"))
-    assert counted.to_dict()["stopped"] == {"gate": 2, "other": 0}
+    stopped = [result(0.0) | {"stopped_by": gates} for gates in (["gate"], ["gate", "last"])]
+    counted = summary_of(*stopped, result(1.0), gates=("gate", "last", "other"))
+    assert counted.to_dict()["stopped"] == {"gate": 2, "last": 1, "other": 0}
 
 
 @pytest.mark.parametrize(
@@ -221,34 +221,12 @@ def test_summary_merging_bounded_parts_loses_no_row():
     assert sum(part.rows for part in merged.parts.values()) == merged.rows == 6
 
 
-# Which gates there are
-
-
-def test_gates_of_yields_gates_and_all_but_the_last_of_a_sequential():
-    rubric = Sequential(One(), Gate(WeightedSum([Gate(One())], [1.0])), One())
-    assert list(gates_of(rubric)) == ["rubric_0", "rubric_1", "rubric_1.rubric.rubric_0"]
-
-
-def test_gates_of_yields_a_gate_at_the_end_of_a_sequential():
-    assert list(gates_of(Sequential(One(), Gate(One())))) == ["rubric_0", "rubric_1"]
-
-
-def test_gates_of_a_tree_without_gates_yields_nothing():
-    assert list(gates_of(WeightedSum([One(), One()], [1.0, 1.0]))) == []
-
-
-def test_gates_of_yields_the_root():
-    assert list(gates_of(Gate(One()))) == [""]
-
-
 def test_summary_counts_rows_stopped_by_a_root_gate(row):
     from guerdon.rollouts import score_rollouts
     from guerdon.types import Rollout
 
     gate = Gate(WeightedSum([One()], [0.5]))
-    counted = summary_of(
-        *score_rollouts(gate, [Rollout.from_row(row("x"))]), gates=tuple(gates_of(gate))
-    )
+    counted = summary_of(*score_rollouts(gate, [Rollout.from_row(row("x"))]), gates=("",))
     assert (counted.zeros, counted.to_dict()["stopped"]) == (1, {"": 1})
 
 

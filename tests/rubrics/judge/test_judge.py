@@ -743,3 +743,20 @@ def test_llm_judge_asks_services_and_models_together():
     services = Services({"score": 0.0})
     with ScriptedModel(saying(1.0)) as model, ChatModel(model.endpoint, "m") as chat:
         assert LLMJudge(PROMPT, ["style", chat], mcp_client=services)("a", None) == 0.5
+
+
+def test_llm_judge_score_has_the_prompt_and_the_answer():
+    with ScriptedModel(saying(0.25, "rude")) as model:
+        judge = judge_of(model)
+        score = judge.score("give it to me", None)
+    assert "give it to me" in score.details["prompt"]
+    assert json.loads(score.details["answer"]) == [{"score": 0.25, "reasoning": "rude"}]
+    assert score.to_dict()["details"] == score.details
+
+
+def test_llm_judge_that_failed_has_the_prompt_alone():
+    with ScriptedModel(Failed(400)) as model:
+        score = judge_of(model, retries=0).score("x" * 30_000, None)
+    assert (score.status, score.value, list(score.details)) == ("failed", None, ["prompt"])
+    assert len(score.details["prompt"]) < 21_000
+    assert score.details["prompt"].endswith(" characters)")

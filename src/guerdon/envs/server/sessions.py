@@ -16,6 +16,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
 from guerdon._validation import check_integer
@@ -413,9 +414,16 @@ class SessionManager:
     # WebSockets ---------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one session over a WebSocket."""
+        """Serve one session over a WebSocket; with ``?trees=1``, observations have trees."""
         connection = Connection(receive, send, self.limits.send_timeout_s)
-        await self.serve(connection, lambda: self.begin(Session, connection))
+        trees = QueryParams(scope.get("query_string", b"")).get("trees") == "1"
+
+        def begin() -> Session:
+            session = self.begin(Session, connection)
+            session.keeps_trees = trees
+            return session
+
+        await self.serve(connection, begin)
 
     def begin(self, kind: type[Session], connection: Connection) -> Session:
         """Return a new session of a WebSocket.
@@ -674,9 +682,11 @@ class EnvSession:
         is_waiting: Whether it waits for the client, or for its environment to be made.
         last_active: When it last answered, on the monotonic clock; infinity before it is open.
         task: The task that serves it.
+        keeps_trees: Whether observations have the score of every rubric in their metadata.
     """
 
     task: Any
+    keeps_trees = False
 
     def __init__(self, manager: SessionManager) -> None:
         self.id = next(_numbers)
@@ -700,7 +710,7 @@ class EnvSession:
             SessionEnd: It can't be made.
         """
         try:
-            await self.runner.open()
+            await self.runner.open(self.keeps_trees)
         except Exception as error:
             what = "the environment can't be made"
             code = ErrorCode.FACTORY_ERROR

@@ -148,12 +148,12 @@ class WorkerRunner:
         self._number = number
         self._configuration = configuration
 
-    async def open(self) -> None:
+    async def open(self, keeps_trees: bool = False) -> None:
         """Make the environment, in the process that has the fewest of those that can be started."""
         sessions = self._workers.sessions
         self.worker = min(sessions, key=lambda each: (each.is_broken, sessions[each]))
         sessions[self.worker] += 1
-        await self.call("open")
+        await self.call("open", keeps_trees)
 
     async def reset(
         self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any] | None

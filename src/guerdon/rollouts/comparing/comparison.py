@@ -520,6 +520,7 @@ class ComparisonJob:
             rewards.
         out: The file for a line of JSON per rollout: ``id``, ``group``, and the result rows
             ``before`` and ``after`` without these; ``-`` is standard output, None writes nothing.
+        trees: Whether the rows of rubrics have ``trees``: the score of every rubric at each step.
     """
 
     before: str
@@ -532,6 +533,7 @@ class ComparisonJob:
     at: int | None = None
     services: str | None = None
     out: str | None = None
+    trees: bool = False
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> ComparisonReport:
         """Score all rows with both rewards; ctrl-C ends the run and compares the finished rows.
@@ -584,7 +586,7 @@ class ComparisonJob:
         at = self.at if is_pipeline_file(reward) else None
         job = ScoringJob(
             self.rollouts, reward, by=self.by, score_failed=self.score_failed, at=at,
-            services=self.services,
+            services=self.services, trees=self.trees,
         )  # fmt: skip
         return ScoringPipeline(job)
 

@@ -30,7 +30,7 @@ from guerdon.rollouts.scoring.execution import (
 from guerdon.rollouts.scoring.reading import Line, name_of_file
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row, read_finished
 from guerdon.rollouts.scoring.scorers import RubricScorer, SandboxScorer, SandboxSettings, Scorer
-from guerdon.rollouts.scoring.summary import GroupSummary, Summary, gates_of, group_stats
+from guerdon.rollouts.scoring.summary import GroupSummary, Summary, group_stats
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
@@ -116,6 +116,8 @@ class ScoringJob:
         sandbox: The sandbox in which alone the reward is loaded; None is this process.
         at: The position of the schedules of a reward file: the episode and the training step.
         services: A file of services by name, which a rubric and a reward file use.
+        trees: Whether rows have ``trees``: the score of every rubric at each step. It requires a
+            rubric that runs without a sandbox.
     """
 
     rollouts: str
@@ -133,6 +135,7 @@ class ScoringJob:
     sandbox: SandboxSettings | None = None
     at: int | None = None
     services: str | None = None
+    trees: bool = False
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> ScoringReport:
         """Score all rows; ctrl-C ends the run early and keeps the finished rows.
@@ -153,6 +156,10 @@ class ScoringJob:
         self._check()
         with contextlib.ExitStack() as stack:
             pipeline = stack.enter_context(ScoringPipeline(self))
+            if self.trees and not isinstance(pipeline.scorer, RubricScorer):
+                raise InvalidArgumentError(
+                    f"--trees requires a rubric that runs without a sandbox, got {self.reward}"
+                )
             if self._is_parallel or self.resume:
                 self._check_order(pipeline.scorer)
             report = ScoringReport(
@@ -194,6 +201,8 @@ class ScoringJob:
             check_integer("workers", self.workers, low=1)
         if self.resume and self.out in (None, "-"):
             raise InvalidArgumentError("--resume requires the file to continue: --out FILE")
+        if self.trees and self.out is None:
+            raise InvalidArgumentError("--trees requires a file for the rows: --out FILE")
         if self.sandbox is not None and self.credit is not None and ":" in self.credit.state_key:
             raise InvalidArgumentError(
                 f"the state key {self.credit.state_key} would run outside of the sandbox; with a "
@@ -377,7 +386,8 @@ class ScoringPipeline:
             reward = opening.enter_context(
                 open_reward(self._reward, at=job.at, services=job.services)
             )
-            return opening.enter_context(scorers.scorer_of(reward, parameters))
+            scorer = scorers.scorer_of(reward, parameters, keeps_trees=job.trees)
+            return opening.enter_context(scorer)
         if is_pipeline_file(job.reward):
             raise InvalidArgumentError(
                 f"{job.reward} is a reward file, whose rubrics are loaded in this process; a "
@@ -397,9 +407,8 @@ class ScoringPipeline:
 
     def new_summary(self, **options: Any) -> Summary:
         """An empty summary of rows of this reward."""
-        gates = tuple(gates_of(self.scorer.rubric)) if isinstance(self.scorer, RubricScorer) else ()
         groups = GroupSummary() if self.takes_groups else None
-        return Summary(gates, self.job.passing, groups, **options)
+        return Summary(self.scorer.gates, self.job.passing, groups, **options)
 
     def __call__(
         self,

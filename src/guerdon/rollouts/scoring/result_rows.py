@@ -62,6 +62,10 @@ class ResultRow(_RequiredKeys, total=False):
             from 0: ``base_reward``, ``reason``, ``advantage``, ``return_to_go``.
         component_sums: For a rubric, and credit that reads components: the sum of each component
             over the steps that have it.
+        stopped_by: For a rubric, the paths of the gates that scored 0, by which the last step was
+            stopped; ``""`` is the root. Absent if there are no such gates.
+        trees: For a rubric scored with trees, the score of every rubric at each step, as
+            `Score.to_dict` returns it. Those of an invalid row end with the step that failed.
         log: What a reward in a sandbox printed; for a batch, in its first row.
         sandbox: The level of the sandbox that the reward ran in; absent without a sandbox.
     """
@@ -71,6 +75,8 @@ class ResultRow(_RequiredKeys, total=False):
     metrics: dict[str, Any]
     steps: list[dict[str, Any]]
     component_sums: dict[str, float]
+    stopped_by: list[str]
+    trees: list[dict[str, Any]]
     log: str
     sandbox: str
 

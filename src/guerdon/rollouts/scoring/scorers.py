@@ -15,6 +15,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
+from guerdon.rubrics.containers import gates_of
 from guerdon.rubrics.copies import ROLLOUTS, RubricCopies
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.function import RewardFunction, failed
@@ -56,12 +57,14 @@ class Scorer(ABC):
         fingerprint: The fingerprint of the reward and its parameters.
         takes_groups: Whether the rollouts of a group are scored together.
         scores_chunks: Whether it is faster to score many rollouts at a time.
+        gates: The paths of the rubrics that can stop an evaluation.
         sandbox_data: The sandbox in effect, as JSON data; None without one.
     """
 
     fingerprint: str
     takes_groups: bool = False
     scores_chunks: bool = False
+    gates: tuple[str, ...] = ()
     sandbox_data: dict[str, Any] | None = None
 
     def __init__(self) -> None:
@@ -100,6 +103,16 @@ class Scorer(ABC):
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that can't be read, or whose episode failed."""
         return failed_row(error, self.fingerprint)
+
+    def _add_gates(self, row: ResultRow) -> None:
+        """Add the gates that stopped a row, if it is valid: those that scored 0."""
+        if self.gates and (score := row["score"]) is not None:
+            components = row["components"]
+            stopped_by = [
+                gate for gate in self.gates if (components.get(gate) if gate else score) == 0.0
+            ]
+            if stopped_by:
+                row["stopped_by"] = stopped_by
 
     def _run(self, coroutine: Coroutine[Any, Any, T], name: str) -> T:
         with contextlib.suppress(RuntimeError):
@@ -140,6 +153,7 @@ class RubricScorer(Scorer):
 
     Args:
         rubric: The rubric. It must not be called elsewhere meanwhile.
+        keeps_trees: Whether rows have ``trees``.
 
     Attributes:
         adds_up: Whether rows have ``component_sums``.
@@ -147,15 +161,20 @@ class RubricScorer(Scorer):
 
     adds_up: bool = False
 
-    def __init__(self, rubric: Rubric) -> None:
+    def __init__(self, rubric: Rubric, *, keeps_trees: bool = False) -> None:
         super().__init__()
         self.rubric = rubric
+        self.gates = tuple(gates_of(rubric))
+        self._keeps_trees = keeps_trees
         self.fingerprint = rubric.fingerprint()
         traits = rubric._find_traits()
         self._is_async = traits.is_async
         self.scores_chunks = traits.is_async or traits.waits
         self._copies = RubricCopies(rubric)
-        self._replay = Replay()  # reused: each replay begins it anew
+        self._replay = self._new_replay()  # reused: each replay begins it anew
+
+    def _new_replay(self) -> Replay:
+        return Replay(keeps_trees=self._keeps_trees)
 
     def score(self, rollout: Rollout) -> ResultRow:
         """Score a rollout. Failures are reported in the row, not raised.
@@ -186,7 +205,7 @@ class RubricScorer(Scorer):
         return self._run_all(map(self._score_async, rollouts), type(self.rubric).__name__)
 
     async def _score_async(self, rollout: Rollout) -> ResultRow:
-        done = Replay()
+        done = self._new_replay()
         try:
             async with self._copies.one() as rubric:
                 await replay_async(rubric, rollout.steps, done)
@@ -207,18 +226,26 @@ class RubricScorer(Scorer):
             "error": "; ".join(done.handled) if done.handled else None,
             "fingerprint": self.fingerprint,
         }
+        self._add_gates(row)
         if self.adds_up:
             row["component_sums"] = done.component_sums()
-        return row
+        return _with_trees(row, done)
 
     def _invalid_row(self, rollout: Rollout, done: Replay, error: BaseException) -> ResultRow:
-        return invalid_row(
+        row = invalid_row(
             rollout.id,
             rollout.group,
             fingerprint=self.fingerprint,
             error=describe_failure(error, done.where(rollout.first_turn)),
             components=done.components(),
         )
+        return _with_trees(row, done)
+
+
+def _with_trees(row: ResultRow, done: Replay) -> ResultRow:
+    if done.trees is not None:
+        row["trees"] = [tree.to_dict() for tree in done.trees]
+    return row
 
 
 class FunctionScorer(Scorer):
@@ -459,6 +486,7 @@ class SandboxScorer(FunctionScorer):
         self.scores_chunks = settings.reuse and not self.takes_groups
         if self.sandbox.is_rubric:  # as without a sandbox; the level isn't part of a fingerprint
             self.fingerprint = self.function.fingerprint
+            self.gates = self.sandbox.gates
 
     def close(self) -> None:
         """Close the sandbox; calls that are running end at once, without a result."""
@@ -485,6 +513,7 @@ class SandboxScorer(FunctionScorer):
                 row.pop(name, None)  # type: ignore[misc]
             if not row["is_score_valid"]:
                 row["step_rewards"] = None
+            self._add_gates(row)
         row["sandbox"] = self.sandbox.level
         return row
 
@@ -493,13 +522,17 @@ class SandboxScorer(FunctionScorer):
 
 
 def scorer_of(
-    reward: Rubric | RewardFunction, parameters: dict[str, Any] | None = None
+    reward: Rubric | RewardFunction,
+    parameters: dict[str, Any] | None = None,
+    *,
+    keeps_trees: bool = False,
 ) -> RubricScorer | FunctionScorer:
     """The scorer of a reward.
 
     Args:
         reward: A rubric or a reward function.
         parameters: Keyword arguments for a reward function.
+        keeps_trees: Whether the rows of a rubric have ``trees``.
 
     Raises:
         InvalidArgumentError: The reward has no parameter of such a name.
@@ -507,7 +540,7 @@ def scorer_of(
     if isinstance(reward, RewardFunction):
         return FunctionScorer(reward, parameters)
     _refuse_parameters(parameters)
-    return RubricScorer(reward)
+    return RubricScorer(reward, keeps_trees=keeps_trees)
 
 
 def _refuse_parameters(parameters: dict[str, Any] | None) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.rollouts.scoring.result_rows import ResultRow
-from guerdon.rubrics.containers import Gate, Sequential
-from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["Summary"]
 
@@ -285,11 +283,13 @@ class Summary:
             self.dealt_with += row["error"] is not None
             if self.passing is not None:
                 self.passed += score >= self.passing
-            self._add_components(row["components"], score)
+            self._add_components(row["components"])
+            for gate in row.get("stopped_by", ()):
+                self.stopped[gate] += 1
         if part is not None:
             self._part(part).add(row)
 
-    def _add_components(self, components: dict[str, float], score: float) -> None:
+    def _add_components(self, components: dict[str, float]) -> None:
         means = self.components
         for name, value in components.items():
             mean = means.get(name)
@@ -297,9 +297,6 @@ class Summary:
                 mean = means[name] = Mean()
             mean.total += value  # inlined: this is the innermost loop of a run
             mean.count += 1
-        for gate in self.gates:
-            if (components.get(gate) if gate else score) == 0.0:
-                self.stopped[gate] += 1
 
     def merge(self, other: Summary) -> None:
         """Add the counts of another summary."""
@@ -353,17 +350,3 @@ class Summary:
 def kind_of_failure(error: str) -> str:
     """The name of the exception in the text of a row's error."""
     return next((part for part in error.split(": ") if part.isidentifier()), "unknown")
-
-
-def gates_of(rubric: Rubric) -> Iterator[str]:
-    """Yield the paths of the rubrics that can stop an evaluation by scoring 0.
-
-    Those are every `Gate` and, in a `Sequential`, every child but the last.
-    """
-    if isinstance(rubric, Gate):
-        yield ""
-    names = list(rubric._children)
-    for name, child in rubric._children.items():
-        stops = isinstance(rubric, Sequential) and name != names[-1]
-        for path in dict.fromkeys([*([""] if stops else []), *gates_of(child)]):
-            yield f"{name}.{path}" if path else name

@@ -44,6 +44,7 @@ from guerdon.rubrics.judge.verdict import (
     judgement_of,
     stored_verdict,
 )
+from guerdon.rubrics.recording import current
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import MADE_WITH, Checked
 
@@ -286,7 +287,15 @@ class LLMJudge(Rubric):
         else:
             prompt = self._template.fill_fenced(values)
         criteria = {name: each.description for name, each in self._criteria().items()}
+        self._detail("prompt", arguments if prompt is None else prompt.text)
         return Question(prompt, arguments, self.system, criteria, self._bounds)
+
+    def _detail(self, name: str, content: Any) -> None:
+        """Add a detail to the score, where the evaluation is recorded."""
+        frame = current()
+        if frame is not None and frame.rubric is self:
+            text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+            frame.detail(name, text)
 
     def _further(self, names: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The values of names other than `given`: fields, or parts of the observation."""
@@ -313,6 +322,7 @@ class LLMJudge(Rubric):
     def _scored(self, judgement: Judgement, action: Any, observation: Any) -> float:
         """Record the reason and the criteria of a judgement, and return its score."""
         self.explain("%s", judgement)
+        self._detail("answer", [verdict.to_dict() for verdict in judgement.verdicts])
         criteria = self._criteria()
         if criteria:
             scores = {id(criteria[name]): score for name, score in judgement.criteria.items()}

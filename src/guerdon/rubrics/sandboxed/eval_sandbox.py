@@ -132,6 +132,7 @@ class EvalSandbox:
         name: The function's name.
         parameters: Its parameters.
         is_rubric: Whether it wraps a rubric.
+        gates: The paths of its gates, if it wraps a rubric.
         fingerprint: Of the function or the rubric; the same at every level.
         function: A reward function whose calls run here, for `FunctionScorer`, `score_rollouts`,
             `as_rubric` and the like.
@@ -176,6 +177,7 @@ class EvalSandbox:
         self.name = description.name
         self.mode = description.parameters.mode
         self.is_rubric = description.is_rubric
+        self.gates = description.gates
         self.fingerprint = description.fingerprint
         self.parameters: Parameters = description.parameters
         self.function = own or SandboxedFunction(description, self._evaluate)

@@ -81,6 +81,7 @@ class Description(BaseModel):
         missing: The module that was not found, if that is why.
         name: The function's name.
         is_rubric: Whether it wraps a rubric.
+        gates: The paths of its gates, if it wraps a rubric.
         parameters: Its parameters.
         fingerprint: Of the function, or of the rubric: 16 hexadecimal digits.
     """
@@ -93,6 +94,7 @@ class Description(BaseModel):
     missing: str | None = None
     name: str = Field(default="", max_length=1000)
     is_rubric: bool = False
+    gates: tuple[str, ...] = ()
     parameters: Parameters = Parameters("pointwise", None, None, frozenset(), False)
     fingerprint: str = Field(default="", pattern="^([0-9a-f]{16})?$")
 

@@ -7,7 +7,7 @@ import { h } from "./dom.js";
 /**
  * Listens to shortcuts, except while text is typed; `?` lists them.
  * @param {Shortcut[]} shortcuts
- * @returns {{showHelp: () => void}}
+ * @returns {HTMLElement} A button that lists them, too.
  */
 export function listenToKeys(shortcuts) {
   const showHelp = () => {
@@ -25,12 +25,14 @@ export function listenToKeys(shortcuts) {
   document.addEventListener("keydown", (event) => {
     const target = /** @type {Element} */ (event.composedPath()[0]);
     const isTyped = /^(?:INPUT|SELECT|TEXTAREA)$/.test(target.tagName ?? "") && event.key !== "Escape";
+    const isPressed = event.key === "Enter" && /^(?:BUTTON|A|SUMMARY)$/.test(target.tagName ?? "");
     const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
-    if (isTyped || hasModifier || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    if (isTyped || isPressed || hasModifier || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     const found = [...shortcuts, help].find(({ key }) => key === event.key);
     if (found === undefined) return;
     event.preventDefault();
     found.run();
   });
-  return { showHelp };
+  const title = "Keyboard shortcuts";
+  return h("button", { title: `${title} (?)`, "aria-label": title, onclick: showHelp }, "?");
 }

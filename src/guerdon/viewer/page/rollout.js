@@ -12,7 +12,8 @@ import { asText, code, count, folded, inline, laidOut, number, prose, signed } f
 
 const IMAGE = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+$/;
 const MAX_IMAGE = 8_000_000; // characters
-const FOLD_LINES = 14;
+export const FOLD_LINES = 14;
+const MAX_FACT = 80; // characters of a column of the task that is shown above the messages
 
 /**
  * @typedef {{index: number, reward: number | null, advantage: number | null, return_: number | null,
@@ -87,10 +88,14 @@ export class RolloutView extends HTMLElement {
     const place = rows.indexOf(at);
     const messages = row._rollout?.messages ?? [];
     const { messages: _, id: __, group: ___, ...columns } = row._rollout ?? {};
+    const [short, long] = [true, false].map((isShort) =>
+      Object.entries(columns).filter(([, value]) => isShort === asText(value).length <= MAX_FACT));
     const group = address.link({ view: "group", group: asText(row.group), row: null, step: null });
     const title = h("div.title", {},
       h("h1", {}, inline(row.id ?? `line ${at + 1}`, 120)),
       scoreOf(row),
+      row.stopped_by?.length > 0 && h("span.tag.skipped", {}, "stopped by ",
+        inline(row.stopped_by.map((/** @type {string} */ path) => path || "the reward itself").join(", "), 120)),
       (row.group ?? null) !== null && h("a.quiet", { href: group }, "group ", inline(row.group, 60)),
       h("span.spring"),
       h("span.muted", {}, place < 0 ? "not among the filtered rows" : `${count(place + 1)} of ${count(rows.length)}`),
@@ -106,6 +111,8 @@ export class RolloutView extends HTMLElement {
     ];
     replaceContent(this,
       title, ...notes,
+      short.length > 0 && h("dl.facts", {}, ...short.map(([name, value]) =>
+        h("div", {}, h("dt", {}, inline(name, 40)), h("dd", {}, inline(value, MAX_FACT))))),
       steps.length > 0 && this.#strip(steps, row),
       h("div.columns", {},
         h("div.conversation", {},
@@ -113,8 +120,7 @@ export class RolloutView extends HTMLElement {
             ? messagesView(messages, steps, (index) => this.#select(index))
             : empty(row._rollout ? "The rollout has no messages that are shown."
               : "There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
-          Object.keys(columns).length > 0
-            && folded("columns of the task", () => code(JSON.stringify(columns, null, 2)))),
+          ...long.map(([name, value]) => folded(inline(name, 80), () => prose(asText(value))))),
         h("aside.side", {}, scrolled("sticky", "Rubrics of the step"))));
   }
 
@@ -157,7 +163,7 @@ export class RolloutView extends HTMLElement {
     const isLast = index === steps.length - 1;
     replaceContent(side,
       h("h2", {}, steps.length ? `Step ${index}` : "The reward"),
-      step && numbersView(step, greatest(steps)),
+      step && !row._rollout && numbersView(step, greatest(steps)), // else they are beside the message
       step?.reason && h("p.reason", {}, inline(step.reason, 2000)),
       tree && (isRecorded || isLast) ? treeView(tree) : null,
       tree && !isRecorded && h("p.about", {}, isLast
@@ -180,13 +186,14 @@ customElements.define("g-rollout", RolloutView);
 export function scoreOf(row) {
   if (row._too_large || row._unreadable) return h("span.tag.skipped", {}, "unreadable");
   if (row.is_score_valid === false || typeof row.score !== "number") return h("span.tag.failed", {}, "failed");
-  return h(row.score === 0 ? "b.big.zero" : "b.big", { title: "score" }, number(row.score));
+  return h("span.score-of", {}, h("small", {}, "score "), h(row.score === 0 ? "b.big.zero" : "b.big", {}, number(row.score)));
 }
 
 /** @param {number | null} value @param {number} most */
 export function barStyle(value, most) {
   if (value === null) return { visibility: "hidden" };
-  const half = Math.max((50 * Math.abs(value)) / most, 2);
+  if (value === 0) return { height: "2px", top: "calc(50% - 1px)", background: "var(--muted)" };
+  const half = Math.max((50 * Math.abs(value)) / most, 4);
   return { height: `${half}%`, top: `${value > 0 ? 50 - half : 50}%`, background: signedColor(value, most) };
 }
 
@@ -196,20 +203,14 @@ export function barStyle(value, most) {
  * @param {number} most
  * @returns {HTMLElement}
  */
-export function numbersView(step, most) {
-  const lines = [["reward", step.reward], ["return", step.return_], ["advantage", step.advantage]];
-  const shown = lines.filter(([name, value]) => value !== null || name === "reward");
-  return h("dl.numbers", {}, ...shown.map(([name, value]) =>
-    numberLine(String(name), /** @type {number | null} */ (value), most, step.isFailed)));
-}
-
-/** @param {string} name @param {number | null} value @param {number} most @param {boolean} isFailed */
-function numberLine(name, value, most, isFailed) {
-  const none = isFailed ? h("span.tag.failed", {}, "failed") : h("span.muted", {}, "none");
-  const text = name === "advantage" ? signed(value) : number(value);
-  const shown = value === null ? none : h(value === 0 ? "b.zero" : "b", {}, text);
-  return h("div", {}, h("dt", {}, name),
-    h("dd", {}, gauge(value, most), shown));
+export function numbersView({ reward, return_, advantage, isFailed }, most) {
+  const line = (/** @type {string} */ name, /** @type {number | null} */ value, text = number(value)) => {
+    const none = isFailed ? h("span.tag.failed", {}, "failed") : h("span.muted", {}, "none");
+    const shown = value === null ? none : h(value === 0 ? "b.zero" : "b", {}, text);
+    return h("div", {}, h("dt", {}, name), h("dd", {}, gauge(value, most), shown));
+  };
+  return h("dl.numbers", {}, line("reward", reward), return_ !== null && line("return", return_),
+    advantage !== null && line("advantage", advantage, signed(advantage)));
 }
 
 // Messages -----------------------------------------------------------------------------------------
@@ -266,16 +267,26 @@ function contentView(message, role) {
   const lines = shown.split("\n").length;
   const isFolded = role !== "assistant" && role !== "user" && (lines > FOLD_LINES || shown.length > 1200);
   if (!isFolded) return [prose(text), ...images];
-  const title = [inline(text, 100), h("span.muted", {}, ` ${count(lines)} lines`)];
+  const title = [h("span.muted", {}, `${count(lines)} lines `), inline(text, 100)];
   return [folded(title, () => prose(text)), ...images];
+}
+
+/**
+ * An image of an allowed type, which is in its address.
+ * @param {unknown} url
+ * @param {string} alt
+ * @returns {HTMLElement | null}
+ */
+export function imageView(url, alt) {
+  const isImage = typeof url === "string" && url.length <= MAX_IMAGE && IMAGE.test(url);
+  return isImage ? h("img", { src: url, alt, loading: "lazy" }) : null;
 }
 
 /** @param {Row} part @returns {Child} */
 function partView(part) {
   const url = part?.image_url?.url ?? part?.image_url;
-  if (typeof url === "string" && url.length <= MAX_IMAGE && IMAGE.test(url)) {
-    return h("img", { src: url, alt: "image of the message", loading: "lazy" });
-  }
+  const image = imageView(url, "image of the message");
+  if (image) return image;
   if (typeof url === "string") return h("p.about", {}, "an image that isn't loaded: ", inline(url, 120));
   return folded([inline(part?.type ?? "part", 40)], () => code(JSON.stringify(part, null, 2)));
 }
@@ -288,16 +299,16 @@ function callView(call) {
     h("span.call-name", {}, inline(name, 80)),
     h("span.muted", {}, "(", inline(text.replace(/^\{|\}$/g, ""), 120), ")"),
   ];
-  return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), text.length < 400));
+  return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), text.length > 110 && text.length < 2000));
 }
 
 /** @param {string} text The arguments, mostly JSON. @returns {HTMLElement[]} Text of several lines as it is. */
 function argumentsView(text) {
   const shown = laidOut(text);
   if (shown === null) return [code(text)];
-  const long = Object.entries(JSON.parse(shown)).filter(([, value]) => String(value).includes("\n"));
+  const [long, others] = [true, false].map((isLong) =>
+    Object.entries(JSON.parse(shown)).filter(([, value]) => isLong === String(value).includes("\n")));
   if (!long.length) return [code(shown)];
-  const others = Object.entries(JSON.parse(shown)).filter(([, value]) => !String(value).includes("\n"));
   return [
     ...(others.length ? [code(JSON.stringify(Object.fromEntries(others), null, 2))] : []),
     ...long.flatMap(([name, value]) => [h("p.about", {}, inline(name, 80)), code(asText(value))]),
