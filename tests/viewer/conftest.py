@@ -244,5 +244,5 @@ def write_log(folder, name, steps):
                 )  # fmt: skip
             components = {"right": step / steps, "style": 0.5}
             reward = sum(weights[each] * components[each] for each in weights)
-            logger.log_step(0, step, reward=reward, components=components, weights=weights)
+            logger.log_step(step, 0, reward=reward, components=components, weights=weights)
     return folder / name / "rewards.jsonl"

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from tests.viewer.conftest import row, write_log
-from tests.viewer.page import figure, go, rows_of, signed, texts_of, wait_for
+from tests.viewer.page import figure, go, read_lines, rows_of, signed, texts_of, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -197,6 +197,12 @@ def test_training_draws_runs_and_changes(show, serve, tmp_path):
     assert page.locator(".curves .main .mark").count() == 2
     assert [cells[1] for cells in rows_of(page, ".updates")] == ["10", "15"]
     assert "style.weight: 0.2 → 0.4" in page.locator(".changes").inner_text()
+    rewards = [
+        [each["reward"] for each in read_lines(log) if each.get("reward") is not None]
+        for log in logs
+    ]
+    shown = texts_of(page, ".curves .main .legend li")
+    assert shown == ["last", *(f"{each[-1]:.3f}" for each in rewards)]
     titles = texts_of(page, ".curves .card h2")
     assert titles == ["reward", "right", "style", "weight of right", "weight of style"]
     page.locator(".runs input").last.uncheck()
