@@ -156,8 +156,8 @@ def test_group_shows_rollouts_side_by_side_and_the_steps_of_a_state(at, recorded
     own = [each for each in recorded.files["tau"].rows if each["group"] == group]
     page = at("tau", f"view=group&group={group}")
     assert texts_of(page, ".lane > header a") == [each["id"] for each in own]
-    page.locator(".states button").last.click()
-    wait_for(page, "document.querySelector('.states li:last-child button').ariaPressed === 'true'")
+    page.locator(".states button").nth(-2).click()  # the last one is of all steps
+    wait_for(page, "document.querySelector('.states li:nth-last-child(2) button').ariaPressed === 'true'")
     [anchor] = parse_qs(page.url.partition("#")[2])["anchor"]
     steps = [
         [f"{step['base_reward']:.3f}", f"{step['return_to_go']:.3f}", signed(step["advantage"])]
@@ -195,7 +195,7 @@ def test_training_draws_runs_and_changes(show, serve, tmp_path):
     page = show(serve(*logs))
     assert page.locator(".curves .main .curve").count() == 2
     assert page.locator(".curves .main .mark").count() == 2
-    assert [cells[0] for cells in rows_of(page, ".updates")] == ["15", "10"]
+    assert [cells[:2] for cells in rows_of(page, ".updates")] == [["1", "10"], ["2", "15"]]
     assert "style.weight: 0.2 → 0.4" in page.locator(".changes").inner_text()
     titles = texts_of(page, ".curves .card h2")
     assert titles == ["reward", "right", "style", "weight of right", "weight of style"]
