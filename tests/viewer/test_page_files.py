@@ -38,10 +38,10 @@ def test_training_follows_a_log_that_grows(show, serve, tmp_path):
     page = show(serve(path))
     assert "10 records" in page.locator(".runs").inner_text()
     assert page.locator(".changes tr").count() == 0
-    last = page.locator(".curves .main .last").inner_text()
+    last = page.locator(".curves .main .legend").inner_text()
     append(path, "".join(whole[10:]))
     wait_for(page, f"document.querySelector('.runs').innerText.includes('{len(whole)} records')")
-    assert page.locator(".curves .main .last").inner_text() != last
+    assert page.locator(".curves .main .legend").inner_text() != last
     wait_for(page, "document.querySelectorAll('.changes tbody tr').length === 1")
 
 
