@@ -1,12 +1,15 @@
 """The page of ``guerdon view`` in Chromium: its views, filters, addresses and keyboard."""
 
 import json
+import random
 import re
+import statistics
 from urllib.parse import parse_qs
 
 import pytest
 
-from tests.viewer.conftest import row, write_log
+from guerdon.rollouts.comparing.group_comparison import count_pairs
+from tests.viewer.conftest import rollout, row, write_log
 from tests.viewer.page import figure, go, read_lines, rows_of, signed, texts_of, wait_for
 
 pytestmark = pytest.mark.browser
@@ -195,7 +198,7 @@ def test_training_draws_runs_and_changes(show, serve, tmp_path):
     page = show(serve(*logs))
     assert page.locator(".curves .main .curve").count() == 2
     assert page.locator(".curves .main .mark").count() == 2
-    assert [cells[1] for cells in rows_of(page, ".updates")] == ["10", "15"]
+    assert [cells[:2] for cells in rows_of(page, ".updates")] == [["1", "10"], ["2", "15"]]
     assert "style.weight: 0.2 → 0.4" in page.locator(".changes").inner_text()
     rewards = [
         [each["reward"] for each in read_lines(log) if each.get("reward") is not None]
@@ -409,3 +412,135 @@ SHIFTS = """() => new Promise(resolve => {
 
 def test_address_has_no_token(at):
     assert not re.search("token", at("tau").url)
+
+
+# Gates, large groups, marks -----------------------------------------------------------------------
+
+
+def test_overview_counts_each_gate_and_filters_by_it(show, serve):
+    stops = [["a"], ["a", "b"], ["b"], None, [""]]
+    rows = [
+        row(f"r{place}", 0.0, **({} if each is None else {"stopped_by": each}))
+        for place, each in enumerate(stops)
+    ]
+    page = show(serve(rows))
+    names, amounts = (texts_of(page, f".meter.stopped_by .{part}") for part in ("name", "amount"))
+    assert dict(zip(names, amounts, strict=True)) == {"a": "2", "b": "2", "the reward itself": "1"}
+    page.locator(".meter.stopped_by", has_text=re.compile("^b")).click()
+    wait_for(page, "document.querySelectorAll('.chip').length === 1")
+    assert shown_rows(page) == "2 of 5 rows"
+    assert listed_ids(page) == ["r1", "r2"]
+
+
+def test_list_has_the_numbers_of_components_and_sorts_by_them(show, serve):
+    values = [0.5, 0.25, None, 1.0]
+    rows = [row(f"r{place}", value) for place, value in enumerate(values)]
+    page = show(serve(rows), "#view=list")
+    assert texts_of(page, ".line:not([hidden]) > .component") == ["0.5", "0.25", "–", "1"]
+    page.get_by_label("Sort by").select_option("components.right")
+    wait_for(page, "location.hash.includes('sort=components.right')")
+    page.get_by_label("Reverse the order").click()
+    wait_for(page, "location.hash.includes('sort=-components.right')")
+    assert listed_ids(page) == ["r3", "r0", "r1", "r2"]
+
+
+def test_rollout_shows_the_columns_of_the_task_and_the_gates(show, serve):
+    scored = row("a", 0.0, stopped_by=["format", ""])
+    rollouts = [rollout("a", level="hard", expected=18, notes="long " * 40)]
+    page = show(serve([scored], rollouts=rollouts), "#view=rollout&row=0")
+    assert texts_of(page, ".facts dt") == ["level", "expected"]
+    assert texts_of(page, ".facts dd") == ["hard", "18"]
+    assert page.locator(".title .skipped").inner_text() == "stopped by format, the reward itself"
+    assert "notes" in texts_of(page, ".conversation summary")
+
+
+@pytest.mark.parametrize("size", [30, 201])
+def test_group_writes_out_the_arithmetic_of_a_large_group(show, serve, size):
+    scores = [place % 3 / 2 for place in range(size)]
+    mean, deviation = statistics.fmean(scores), statistics.stdev(scores)
+    steps = [
+        [{"step_index": 0, "base_reward": each, "return_to_go": each,
+          "advantage": (each - mean) / (deviation + 1e-6)}]
+        for each in scores
+    ]  # fmt: skip
+    rows = [row(f"r{place}", scores[place], steps=steps[place]) for place in range(size)]
+    page = show(serve(rows), "#view=group")
+    assert page.locator(".lane").count() == 24
+    shown = page.locator(".arithmetic").inner_text()
+    if size == 30:
+        assert f"= {signed(steps[0][0]['advantage'])}" in page.locator(".formula").inner_text()
+        assert "GRPO" in shown
+    else:
+        assert "groups of at most 200 rollouts; this one has 201." in shown
+
+
+def test_group_shows_where_rollouts_part(show, serve):
+    def spoken(id, *texts):
+        messages = [{"role": "user", "content": "Hi"}]
+        messages += [{"role": "assistant", "content": text} for text in texts]
+        return {"id": id, "messages": messages}
+
+    rollouts = [spoken("a", "one", "two"), spoken("b", "one", "three"), spoken("c", "four")]
+    page = show(serve([row(id, 0.0) for id in "abc"], rollouts=rollouts), "#view=group")
+    assert "All begin with the same message" in page.locator(".beside-each-other").inner_text()
+    lanes = [lane.locator("li").all_inner_texts() for lane in page.locator(".lane").all()]
+    assert [[line for line in lane if line.startswith("as ")] for lane in lanes] == [
+        ["as b until here"], ["as a until here"], [],
+    ]  # fmt: skip
+
+
+def test_diff_counts_the_flipped_pairs_of_a_large_group(show, serve):
+    chance = random.Random(0)
+    before, after = ([chance.randint(0, 50) / 50 for _ in range(4000)] for _ in range(2))
+    rows = [
+        {"id": f"r{place}", "group": "g", "before": row("", a), "after": row("", b)}
+        for place, (a, b) in enumerate(zip(before, after, strict=True))
+    ]
+    page = show(serve(rows))
+    assert figure(page, "pairs flipped") == f"{count_pairs(before, after).flipped:,}"
+    for _, _, first, _, second in rows_of(page, ".pairs"):
+        (was, became), (others, other) = (map(float, each.split(" → ")) for each in (first, second))
+        assert was > others
+        assert became < other
+
+
+def test_diff_marks_the_rubrics_that_changed(show, serve):
+    sides = {
+        side: row("", score, components={"same": 1.0, "other": score, "other.part": 0.25})
+        for side, score in (("before", 0.5), ("after", 0.75))
+    }
+    page = show(serve([{"id": "a", "group": "g", **sides}]), "#row=0")
+    marked = [
+        texts_of(page, f".diff-row .halves > section:nth-child({place}) .changed > .node .name")
+        for place in (1, 2)
+    ]
+    assert marked == [["reward", "other"]] * 2
+
+
+def test_training_draws_weights_as_steps_and_counts_failures(show, serve, write):
+    def record(step):
+        failed = {"invalid": {"style": "TimeoutError"}} if step % 4 == 0 else {}
+        weights = {"style": 0.2 if step < 10 else 0.5}
+        return {"kind": "step", "step": step, "reward": step / 20, "weights": weights, **failed}
+
+    change = {"what": "style.weight", "from": 0.2, "to": 0.5, "who": "anna"}
+    records = [record(step) for step in range(20)]
+    records.insert(10, {"kind": "config", "step": 10, "change": change})
+    page = show(serve(write("first.jsonl", records), write("second.jsonl", records)))
+    cards = {card.locator("h2").inner_text(): card for card in page.locator(".curves .card").all()}
+    path = cards["weight of style"].locator("g-plot .curve").first.get_attribute("d")
+    assert re.fullmatch(r"M[\d. ]+h0\.1(H[\d.]+V[\d.]+)+", path)
+    assert cards["share of failures of style"].locator("li").all_inner_texts() == [
+        "last", "0.000", "0.000",
+    ]  # fmt: skip
+    assert rows_of(page, ".updates") == [
+        ["1", "10", "style.weight: 0.2 → 0.5", "first.jsonl, second.jsonl", "anna"]
+    ]
+    assert cards["reward"].locator(".mark text").all_text_contents() == ["style.weight: 0.2 → 0.5"]
+    plot = cards["reward"].locator("g-plot").bounding_box()
+    page.mouse.move(plot["x"] + 47, plot["y"] + 100)
+    assert cards["reward"].locator("li").all_inner_texts() == ["step 0", "0.000", "0.000"]
+    colours = page.locator(".runs label").last.locator("path").get_attribute("style")
+    page.locator(".runs input").first.uncheck()
+    wait_for(page, "document.querySelectorAll('.curves .main .curve').length === 1")
+    assert cards["reward"].locator("g-plot .curve").get_attribute("style") == colours

@@ -153,23 +153,24 @@ customElements.define("g-diff", DiffView);
 /** @typedef {import("./tree.js").Node_} Node_ */
 
 /**
- * Marks the rubrics of a tree that another tree doesn't have with the same value, weight and status.
+ * Marks the rubrics of a tree that another tree has with another value, weight or status.
  * @param {HTMLElement} view
  * @param {Node_} tree
  * @param {Node_ | null} other
  * @returns {HTMLElement}
  */
 function marked(view, tree, other) {
-  const known = new Set(other ? rubricsOf(other) : []);
+  const known = new Map(other ? rubricsOf(other) : []);
   const lines = view.querySelectorAll("li:has(> .node)");
-  rubricsOf(tree).forEach((each, place) => lines[place]?.classList.toggle("changed", !known.has(each)));
+  rubricsOf(tree).forEach(([path, state], place) =>
+    lines[place]?.classList.toggle("changed", (known.get(path) ?? state) !== state));
   return view;
 }
 
-/** @param {Node_} node @param {string} [above] @returns {string[]} All rubrics of a tree, as it lists them. */
+/** @param {Node_} node @param {string} [above] @returns {[string, string][]} The path and the state of each rubric, as listed. */
 function rubricsOf({ name, value, weight, status, children = [] }, above = "") {
   const path = `${above}.${name}`;
-  return [`${path} ${JSON.stringify([value, weight, status])}`, ...children.flatMap((each) => rubricsOf(each, path))];
+  return [[path, JSON.stringify([value, weight, status])], ...children.flatMap((each) => rubricsOf(each, path))];
 }
 
 /**

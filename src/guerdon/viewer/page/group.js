@@ -17,6 +17,7 @@ const LANES = 24; // rollouts side by side
 const ROWS = 200; // rows of a group that are fetched
 const ALL = "all"; // in place of a state
 const BEGINNING = "(the beginning)";
+const WITHOUT_TEXT = "(a message without text)";
 
 /** The view of one group. */
 export class GroupView extends HTMLElement {
@@ -160,14 +161,15 @@ export class GroupView extends HTMLElement {
         "aria-pressed": each === anchor, "data-key": `anchor ${each}`,
         onclick: () => address.change({ anchor: each, step: null, rollout: null }, { replace: true }),
       },
-      h("span.state-text", {}, text), h("span.muted", {}, `${count(own.length)} steps · ${rangeOf(own)}`),
+      h("span.state-text", {}, text),
+      each !== ALL && h("span.muted", {}, `${count(own.length)} steps · ${rangeOf(own)}`),
       h("span.dots", { "aria-hidden": "true" }, ...own.slice(0, 60).map(({ step }) =>
         h("i", { style: { background: signedColor(step.advantage, most) } })))));
     const about = `${count(shared.length)} states were reached by several steps; ${count(states.size - shared.length)} by one`;
     return card("anchors", "The same state", h("span.muted", {}, about), h("div.halves", {},
       h("ul.states", {},
         ...shared.map(([each, own]) => button(each, inline(stateText(own[0]) || BEGINNING, 160), own)),
-        button(ALL, "all steps of the group", entries)),
+        button(ALL, `all ${count(entries.length)} steps of the group`, entries)),
       h("div.anchor", {},
         anchor !== ALL && scrolled("state-whole", "state", h("h3", {}, "state"), prose(stateText(own[0]) || BEGINNING)),
         this.#entries(address, own, most))));
@@ -248,10 +250,12 @@ function groupsOf(table) {
  * @param {import("./advantage.js").Statistics} statistics
  */
 function term(name, symbol, value, { mean, deviation, divisor, divisorName, of }) {
-  const difference = `${number(value)} − ${number(mean)}`;
+  // As many digits as it takes to compute it again.
+  const precise = (/** @type {number} */ value) => String(Number(value.toPrecision(6)));
+  const difference = `${precise(value)} − ${precise(mean)}`;
   const same = deviation === 0 ? "   (all are the same)" : "";
   return divisorName
-    ? `${name} = (${symbol} − μ) / ${divisorName} = (${difference}) / ${number(divisor)} = ${signed(of(value))}${same}`
+    ? `${name} = (${symbol} − μ) / ${divisorName} = (${difference}) / ${precise(divisor)} = ${signed(of(value))}${same}`
     : `${name} = ${symbol} − μ = ${difference} = ${signed(of(value))}${same}`;
 }
 
@@ -275,7 +279,7 @@ function stateText({ row, step }) {
   const turns = [...messages.keys()].filter((place) => messages[place].role === "assistant");
   const before = messages.slice(0, turns[step.index] ?? 0);
   const last = before.findLast((/** @type {Row} */ each) => each.role !== "assistant");
-  return last ? messageText(last) : "";
+  return last ? messageText(last) || WITHOUT_TEXT : "";
 }
 
 /** @param {Row} message @returns {string} The same for the same messages. */

@@ -8,7 +8,7 @@ import { brief, inline, number, signed } from "./text.js";
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./source.js").Row} Row */
 /**
- * @typedef {{kind: string, name: string, show: (row: number, known: Row | undefined) => import("./dom.js").Child}} Column
+ * @typedef {{kind: string, name: string, show: (row: number, known: Row | undefined) => Node | string}} Column
  *   `kind`: its class; `known`: what was fetched of the row.
  */
 
@@ -162,7 +162,7 @@ export class List extends HTMLElement {
     line.setAttribute("data-place", String(place));
     line.setAttribute("id", `row-${place}`);
     line.setAttribute("aria-rowindex", String(place + 2));
-    this.#columns.forEach(({ show }, index) => replaceContent(line.children[index], show(row, known)));
+    this.#columns.forEach(({ show }, index) => line.children[index].replaceChildren(show(row, known)));
   }
 
   /** @param {KeyboardEvent} event */

@@ -210,6 +210,8 @@ function barOf(bar, { left, slot, y, choose }) {
 
 // Scatter ------------------------------------------------------------------------------------------
 
+const MAX_POINTS = 200_000; // of more rows, some are drawn
+
 /**
  * @typedef {{x: Float64Array, y: Float64Array, rows: Int32Array, xLabel: string, yLabel: string,
  *   isSquare?: boolean, choose: (x: string, y: string) => void,
@@ -236,12 +238,15 @@ export function scatter(options) {
     const { length } = options.rows;
     context.globalAlpha = Math.min(0.7, Math.max(0.04, 25 / Math.sqrt(length)));
     const size = length > 20_000 ? 2 : length > 2000 ? 3 : 5;
-    for (const row of options.rows) {
+    const step = Math.ceil(length / MAX_POINTS);
+    for (let place = 0; place < length; place += step) {
+      const row = options.rows[place];
       context.fillRect(x(options.x[row]) - size / 2, y(options.y[row]) - size / 2, size, size);
     }
-    const label = `${options.yLabel} over ${options.xLabel}, ${count(options.rows.length)} rows`;
+    const xLabel = step > 1 ? `${options.xLabel} (one of ${step} rows)` : options.xLabel;
+    const label = `${options.yLabel} over ${xLabel}, ${count(length)} rows`;
     const picture = svg("svg.brush", { ...sizeOf(width, height), role: "img", "aria-label": label },
-      axes(x, y, box, options.xLabel, options.yLabel),
+      axes(x, y, box, xLabel, options.yLabel),
       options.isSquare && svg("path.diagonal", { d: `M${box.left} ${box.bottom}L${box.right} ${box.top}` }));
     brush(picture, box, (left, right, top, bottom) => options.choose(
       `[${x.invert(left)},${x.invert(right)}]`,

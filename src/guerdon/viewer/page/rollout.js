@@ -90,12 +90,12 @@ export class RolloutView extends HTMLElement {
     const { messages: _, id: __, group: ___, ...columns } = row._rollout ?? {};
     const [short, long] = [true, false].map((isShort) =>
       Object.entries(columns).filter(([, value]) => isShort === asText(value).length <= MAX_FACT));
+    const gates = (row.stopped_by ?? []).map((/** @type {string} */ path) => path || "the reward itself");
     const group = address.link({ view: "group", group: asText(row.group), row: null, step: null });
     const title = h("div.title", {},
       h("h1", {}, inline(row.id ?? `line ${at + 1}`, 120)),
       scoreOf(row),
-      row.stopped_by?.length > 0 && h("span.tag.skipped", {}, "stopped by ",
-        inline(row.stopped_by.map((/** @type {string} */ path) => path || "the reward itself").join(", "), 120)),
+      gates.length > 0 && h("span.tag.skipped", {}, inline(`stopped by ${gates.join(", ")}`, 120)),
       (row.group ?? null) !== null && h("a.quiet", { href: group }, "group ", inline(row.group, 60)),
       h("span.spring"),
       h("span.muted", {}, place < 0 ? "not among the filtered rows" : `${count(place + 1)} of ${count(rows.length)}`),
