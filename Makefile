@@ -12,6 +12,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # The tests that start sandboxes: `make sandbox` runs them.
 SANDBOX := tests/sandbox tests/rubrics/sandboxed
 FAST := $(SANDBOX:%=--ignore %)
+# What `make test`, `make quick` and `make coverage` leave to other targets.
+IN_PROCESS := -m "not edge and not browser"
 # Fast tests of the packages that most changes touch.
 QUICK := tests/rubrics tests/credit tests/types tests/test_package.py
 
@@ -36,7 +38,7 @@ demo: setup  ## Score model-written solutions, play a served environment, assign
 	@echo "Look at the scores: .venv/bin/guerdon view runs/gsm8k/scored.jsonl --rollouts runs/gsm8k/rollouts.jsonl"
 
 quick: setup  ## Run the tests to run while coding (under 30 s).
-	$(PYTEST) -q $(FAST) -m "not edge" $(QUICK)
+	$(PYTEST) -q $(FAST) $(IN_PROCESS) $(QUICK)
 
 fmt: setup  ## Format the code and fix what ruff can fix.
 	$(RUN) ruff check --fix .
@@ -47,14 +49,20 @@ check: setup  ## Check formatting, lint and types.
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 
-# The page is JavaScript without a build step; its types are in comments.
-TSC := npx --yes --package typescript@5.9.3 tsc --noEmit --allowJs --checkJs --strict
-page:  ## Check the types of the page of `guerdon view` (needs npm).
-	$(TSC) --target es2023 --module es2022 --moduleResolution bundler \
-		--lib es2024,dom,dom.iterable src/guerdon/viewer/page/*.js
+# The page is JavaScript without a build step; its types are in comments. npm has the tools to check
+# it: the types, and what WCAG says.
+NPM := typescript@5.9.3 axe-core@4.14.1
+TSC := .npm/node_modules/.bin/tsc --noEmit --allowJs --checkJs --strict --target es2023 \
+	--module es2022 --moduleResolution bundler --lib es2024,dom,dom.iterable
+page: setup  ## Check the types of the pages, and test them in Chromium.
+	@$(RUN) python -m scripts.chromium
+	@if command -v npm > /dev/null; then npm install --silent --no-save --prefix .npm $(NPM) && \
+		$(TSC) src/guerdon/viewer/page/*.js; \
+	else echo "make page: the types aren't checked, since npm isn't installed"; fi
+	$(PYTEST) -q -m browser tests/viewer
 
-test: setup  ## Run the fast tests: all but `make edges` and `make sandbox`.
-	$(PYTEST) $(FAST) -m "not edge"
+test: setup  ## Run the fast tests: all but `make edges`, `make page` and `make sandbox`.
+	$(PYTEST) $(FAST) $(IN_PROCESS)
 
 edges: setup  ## Run the tests of the command line and of real servers, trackers and processes.
 	$(PYTEST) $(FAST) -m edge
@@ -111,10 +119,10 @@ arena: setup  ## Compare the credit assignments in all worlds of the arena (a fe
 	@$(RUN) guerdon arena --seeds 8 --out .bench/arena.jsonl
 
 coverage: setup  ## Run the fast tests and report the lines that they miss.
-	$(PYTEST) $(FAST) -m "not edge" --cov=guerdon --cov-report=term:skip-covered
+	$(PYTEST) $(FAST) $(IN_PROCESS) --cov=guerdon --cov-report=term:skip-covered
 
 bench: setup  ## Measure speed beside the stated bars (a few minutes).
 	$(RUN) python -m benchmarks
 
 clean:  ## Remove what the other targets created.
-	rm -rf .venv .venv-newest .venv-worlds .venv-cluster .trainers .tools .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-newest .venv-worlds .venv-cluster .trainers .tools .npm .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

@@ -76,6 +76,17 @@ def test_view_follows_a_file_that_grows(started, scored, tmp_path):
         assert client.get("/api/changes", params={"rows": 2}).json() == {"rows": [3]}
 
 
+def test_view_names_files_of_the_same_name_by_their_paths(started, tmp_path):
+    paths = [f"{run}/rewards.jsonl" for run in ("first", "second")]
+    for path in paths:
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text('{"kind": "step", "step": 1, "reward": 0.5}\n')
+    address = address_of(started("view", *paths, "--no-open"))
+    with httpx.Client(base_url=address.partition("?")[0], timeout=PATIENCE) as client:
+        client.get(address)
+        assert [file["name"] for file in client.get("/api/files").json()["files"]] == paths
+
+
 def test_view_ends_while_the_page_waits_for_changes(started, scored):
     process = started("view", "scored.jsonl", "--no-open")
     address = address_of(process)

@@ -1,224 +1,84 @@
-"""Opens the page in Chromium, with a server in the test's process."""
+"""Serves files to the page of ``guerdon view``, and opens pages in Chromium."""
 
 import json
-import math
+import os
 import re
-import shutil
-import statistics
-import struct
-from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
-import guerdon
+import pytest
+import uvicorn
 
-PAGE = Path(guerdon.__file__).parent / "viewer" / "page"
-ADDRESS = "http://guerdon.test/"
-TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'"
-)
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+from guerdon.viewer import FileIndex, ViewedFile, ViewerApp
+from scripts.chromium import MISSING, chromium_path
 
-Row = dict[str, Any]
-
-
-def chromium_path() -> str | None:
-    """The browser of the system; None if there is none."""
-    return shutil.which("chromium") or shutil.which("chromium-browser")
-
-
-class File:
-    """A file of rows, and the columns that the page reads."""
-
-    def __init__(self, name: str, rows: list[Row], rollouts: dict[str, Row] | None = None) -> None:
-        self.name, self.rows, self.rollouts = name, rows, rollouts or {}
-        self.kind = _kind(rows[0])
-        self.columns: dict[str, tuple[str, array[Any] | None, list[str] | None]] = {}
-        getattr(self, f"_add_{self.kind}")()
-
-    @property
-    def info(self) -> dict[str, Any]:
-        columns = [
-            {"name": name, "type": kind, **({"values": values} if values is not None else {})}
-            for name, (kind, _, values) in self.columns.items()
-        ]
-        return {
-            "name": self.name, "kind": self.kind, "rows": len(self.rows), "bytes": 1,
-            "complete": True, "columns": columns,
-        }  # fmt: skip
-
-    def _add_rows(self) -> None:
-        rows = self.rows
-        self._number("score", [row["score"] for row in rows])
-        self._category("group", [row["group"] for row in rows])
-        self._category("failure", [_failure(row) for row in rows])
-        names = dict.fromkeys(name for row in rows for name in row["components"])
-        for name in names:
-            self._number(f"components.{name}", [row["components"].get(name) for row in rows])
-        self._number("turns", [len(row["step_rewards"] or ()) or None for row in rows])
-        own = [self.rollouts.get(row["id"], {}) for row in rows]
-        self._category("model", [each.get("model") for each in own])
-        self.columns |= {"id": ("text", None, None), "error": ("text", None, None)}
-
-    def _add_diff(self) -> None:
-        before, after = ([row[side]["score"] for row in self.rows] for side in ("before", "after"))
-        self._number("before", before)
-        self._number("after", after)
-        both = [None not in pair for pair in zip(before, after, strict=True)]
-        pairs = zip(before, after, both, strict=True)
-        self._number("difference", [b - a if valid else None for a, b, valid in pairs])
-        self._category("group", [row["group"] for row in self.rows])
-        self.columns["id"] = ("text", None, None)
-
-    def _add_log(self) -> None:
-        self._number("step", [row["step"] for row in self.rows])
-        self._number("reward", [row.get("reward") for row in self.rows])
-        self._category("kind", [row["kind"] for row in self.rows])
-
-    def _add_arena(self) -> None:
-        self._category("world", [row["world"] for row in self.rows])
-
-    def _number(self, name: str, values: list[float | None]) -> None:
-        numbers = array("d", [math.nan if each is None else each for each in values])
-        self.columns[name] = ("number", numbers, None)
-
-    def _category(self, name: str, values: list[Any]) -> None:
-        places: dict[str, int] = {}
-        codes = [
-            -1 if each is None else places.setdefault(str(each), len(places)) for each in values
-        ]
-        self.columns[name] = ("category", array("i", codes), list(places))
-
-    def arrays(self, names: list[str]) -> bytes:
-        """The answer of ``api/columns``."""
-        header: list[dict[str, Any]] = []
-        body = b""
-        for name in names:
-            kind, numbers, _ = self.columns[name]
-            data = b"" if numbers is None else numbers.tobytes()
-            header.append({"name": name, "type": kind, "offset": len(body), "bytes": len(data)})
-            body += data + bytes(-len(data) % 8)
-        text = json.dumps({"rows": len(self.rows), "columns": header}).encode()
-        text += b" " * (-(4 + len(text)) % 8)
-        return struct.pack("<I", len(text)) + text + body
-
-    def row(self, place: int, *, is_brief: bool) -> Row:
-        row = self.rows[place]
-        rollout = self.rollouts.get(row.get("id", ""))
-        if not is_brief:
-            return {**row, "_rollout": rollout}
-        text = rollout["messages"][-1]["content"] if rollout else ""
-        return {**{name: row.get(name) for name in ("id", "group", "error")}, "text": text}
-
-    def found(self, text: str) -> list[int]:
-        return [
-            place
-            for place in range(len(self.rows))
-            if text.lower() in json.dumps(self.row(place, is_brief=False)).lower()
-        ]
-
-
-def _kind(row: Row) -> str:
-    if "before" in row:
-        return "diff"
-    return "arena" if "world" in row else "log" if "kind" in row else "rows"
-
-
-def _failure(row: Row) -> str | None:
-    return None if row["is_score_valid"] else re.findall(r"\w+Error", row["error"])[0]
-
-
-class Server:
-    """Answers the page's requests.
-
-    Args:
-        files: The files.
-    """
-
-    def __init__(self, *files: File) -> None:
-        self.files = list(files)
-        self.refused: list[str] = []
-        self._waiting: list[Any] = []
-
-    def answer(self, route: Any) -> None:
-        address = urlsplit(route.request.url)
-        query = parse_qs(address.query)
-        name = address.path.strip("/")
-        if address.hostname != "guerdon.test":
-            self.refused.append(route.request.url)
-            return route.abort()
-        if not name.startswith("api/"):
-            return self._static(route, name or "index.html")
-        answers: dict[str, Callable[[], bytes]] = {
-            "api/files": lambda: self._json(files=self._infos()),
-            "api/columns": lambda: self._file(query).arrays(query["names"]),
-            "api/rows": lambda: self._json(rows=self._rows(query)),
-            "api/search": lambda: array("i", self._file(query).found(query["q"][0])).tobytes(),
-            "api/order": lambda: array("i", self._order(query)).tobytes(),
-            "api/join": lambda: array("i", self._join(query)).tobytes(),
-        }
-        if name == "api/changes":
-            return self._changes(route, [int(each) for each in query["rows"]])
-        return route.fulfill(body=answers[name]())
-
-    def _static(self, route: Any, name: str) -> None:
-        headers = {"content-type": TYPES[name.rpartition(".")[2]]}
-        headers["content-security-policy"] = POLICY
-        return route.fulfill(body=(PAGE / name).read_bytes(), headers=headers)
-
-    def _changes(self, route: Any, known: list[int]) -> None:
-        if [len(each.rows) for each in self.files] == known:
-            self._waiting.append(route)  # until a file grows
-        else:
-            self._report_changes(route)
-
-    def replace(self, place: int, file: File) -> None:
-        """Let a file grow."""
-        self.files[place] = file
-        while self._waiting:
-            self._report_changes(self._waiting.pop())
-
-    def _report_changes(self, route: Any) -> None:
-        route.fulfill(body=self._json(rows=[len(each.rows) for each in self.files]))
-
-    @staticmethod
-    def _json(**data: Any) -> bytes:
-        return json.dumps(data).encode()
-
-    def _infos(self) -> list[dict[str, Any]]:
-        return [{"index": place, **each.info} for place, each in enumerate(self.files)]
-
-    def _file(self, query: dict[str, list[str]]) -> File:
-        return self.files[int(query["file"][0])]
-
-    def _rows(self, query: dict[str, list[str]]) -> list[Row]:
-        file = self._file(query)
-        places = map(int, query["at"][0].split(","))
-        return [file.row(place, is_brief="brief" in query) for place in places]
-
-    def _order(self, query: dict[str, list[str]]) -> list[int]:
-        rows = self._file(query).rows
-        return sorted(range(len(rows)), key=lambda place: str(rows[place].get(query["by"][0])))
-
-    def _join(self, query: dict[str, list[str]]) -> list[int]:
-        places = {
-            row["id"]: place for place, row in enumerate(self.files[int(query["other"][0])].rows)
-        }
-        return [places.get(row["id"], -1) for row in self._file(query).rows]
+REPOSITORY = Path(__file__).parents[2]
+ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+TOKEN = "s3cret"
+# Texts that a page must show as texts.
+HOSTILE = [
+    "<script>window.executed = true</script>",
+    "<img src=x onerror='window.executed = true'>",
+    "<svg onload='window.executed = true'>",
+    "<iframe srcdoc='<script>parent.executed = true</script>'></iframe>",
+    "<a href='javascript:window.executed = true'>click</a>",
+    "javascript:window.executed=true",
+    '"><script>window.executed = true</script>',
+    "'><img src=x onerror=window.executed=true>",
+    "</textarea><script>window.executed = true</script>",
+    "</script><script>window.executed = true</script>",
+    "<style>body { display: none }</style>",
+    "<link rel=stylesheet href=http://evil.test/x.css>",
+    "<meta http-equiv=refresh content='0;url=http://evil.test/'>",
+    "<base href=http://evil.test/>",
+    "<form action=http://evil.test/><input name=q></form>",
+    "<object data=http://evil.test/x></object>",
+    "<math><mtext><img src=x onerror=window.executed=true></mtext></math>",
+    "<details open ontoggle=window.executed=true>",
+    "<body onload=window.executed=true>",
+    "<!-- --><script>window.executed = true</script>",
+    "{{constructor.constructor('window.executed = true')()}}",
+    "${window.executed = true}",
+    "`${window.executed = true}`",
+    "url(javascript:window.executed=true)",
+    "http://evil.test/?track",
+    "![picture](http://evil.test/picture.png)",
+    "[click](javascript:window.executed=true)",
+    "data:text/html,<script>window.executed=true</script>",
+    "\u202eevil\u202c",
+    "\u2066isolated\u2069 \u200fmark",
+    "\u0000\u0001\u0007\u001b[31mred\u001b[0m",
+    "zero\u200bwidth\ufeffspace\u2060",
+    "z\u0337\u0321" * 50,
+    "W" * 5000,
+    "\U000e0041\U000e0042tags",
+    "__proto__",
+    "constructor",
+    "=cmd|' /C calc'!A0",
+    "%3Cscript%3Ewindow.executed=true%3C/script%3E",
+    "\u2028window.executed = true\u2029",
+]
+PATIENCE_S = 20.0  # after which what should happen is taken not to happen
 
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Chromium, driven by playwright."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=chromium_path(), args=ARGUMENTS)
+    """Chromium, driven by playwright; skips the test if it isn't installed."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright isn't installed")
+    path = chromium_path()
+    if path is None:
+        pytest.skip(MISSING)
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         try:
             yield chromium
         finally:
@@ -226,26 +86,187 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(chromium: Any, server: Server, hash: str = "", **options: Any) -> Iterator[Any]:
-    """The page with the data of a server; it must not report an error while it is open."""
-    options = {"viewport": {"width": 1280, "height": 800}, **options}
-    context = chromium.new_context(**options)
-    context.set_default_timeout(10_000)
+def opened(
+    chromium: Any, address: str, *, ready: str = "[ready]", tolerated: str = "", **options: Any
+) -> Iterator[Any]:
+    """A page in a browser of its own, which ends with an error if the page has reported one.
+
+    Args:
+        chromium: The browser.
+        address: The address. The page may send requests to its server alone.
+        ready: A selector of what is there once the page is.
+        tolerated: A part of the errors that are expected.
+        options: Of playwright's ``new_context``; by default the page has 1,280 × 800 pixels.
+    """
+    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}} | options)
+    context.set_default_timeout(1000 * PATIENCE_S)
+    problems: list[str] = []
+    own = urlsplit(address)[:2]
+
+    def watch(request: Any) -> None:
+        if urlsplit(request.url)[:2] != own and not request.url.startswith("data:"):
+            problems.append(f"a request to {request.url}")
+
     try:
         page = context.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda line: line.type == "error" and errors.append(line.text))
-        page.route("**/*", server.answer)
-        page.goto(ADDRESS + hash)
-        page.wait_for_selector("g-app[ready]")
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda line: line.type == "error" and problems.append(line.text))
+        page.on("request", watch)
+        page.goto(address)
+        page.wait_for_selector(ready)
         yield page
-        assert errors == []
+        found = [each for each in problems if not tolerated or tolerated not in each]
+        assert not found, "; ".join(found)
     finally:
         context.close()
 
 
-def column_mean(rows: list[Row], name: str) -> float:
-    """The mean of a component over the valid rows that have it."""
-    valid = [row["components"] for row in rows if row["is_score_valid"]]
-    return statistics.fmean(each[name] for each in valid if name in each)
+def wait_for(page: Any, condition: str) -> None:
+    """Wait for an expression; playwright's own `wait_for_function` is refused by the policy."""
+    end = time.monotonic() + PATIENCE_S
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"{condition} is still false"
+        page.wait_for_timeout(20)
+
+
+def go(page: Any, hash: str) -> None:
+    """Open another state of the page of `guerdon view`, and wait until it is shown."""
+    page.evaluate("document.querySelector('g-app').removeAttribute('ready')")
+    page.evaluate("hash => { location.hash = hash }", hash)
+    page.wait_for_selector("g-app[ready], .status .is-failed")
+    problem = page.locator(".status").inner_text()
+    assert not problem, f"{hash}: {problem}"
+    page.wait_for_timeout(20)  # some plots are drawn later
+
+
+# What a page shows -------------------------------------------------------------------------------
+
+
+def texts_of(page: Any, selector: str) -> list[str]:
+    """The texts of the elements that match."""
+    return page.locator(selector).all_inner_texts()
+
+
+def rows_of(page: Any, table: str) -> list[list[str]]:
+    """The texts of the cells of each row of a table."""
+    lines = page.locator(f"{table} tbody tr").all()
+    return [line.locator("th, td").all_inner_texts() for line in lines]
+
+
+def figures(page: Any) -> dict[str, str]:
+    """The figures of an overview by name, without what is small beside them."""
+    names = texts_of(page, ".figures dt")
+    return {name: figure(page, name) for name in names}
+
+
+def figure(page: Any, name: str) -> str:
+    """One of the figures of an overview."""
+    line = page.locator(f".figures dl > div:has(dt:text-is('{name}')) dd")
+    return line.evaluate("each => each.firstChild.textContent")
+
+
+# WCAG 2.0 to 2.2, levels A and AA.
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+RUN_AXE = """async tags => (await axe.run({ runOnly: tags })).violations.flatMap(
+    each => each.nodes.map(node => `${each.id}: ${node.html}: ${node.failureSummary}`))"""
+
+
+def violations(page: Any) -> list[str]:
+    """What axe-core finds on a page; skips the test if it isn't installed."""
+    axe = REPOSITORY / ".npm" / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.exists():
+        pytest.skip("axe-core isn't installed: `make page` installs it with npm")
+    page.evaluate(axe.read_text())
+    return page.evaluate(RUN_AXE, TAGS)
+
+
+def signed(value: float) -> str:
+    """An advantage or a difference as the page shows it."""
+    return f"+{value:.3f}" if value > 0 else f"{value + 0.0:.3f}"
+
+
+# Servers -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:
+    """Serves an application in a thread; gives the address of its root."""
+    config = uvicorn.Config(
+        app, ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        thread = threading.Thread(target=server.run, args=([bound],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}/"
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), "the server didn't end"
+
+
+@contextmanager
+def viewed(files: Sequence[Path], rollouts: Path | None = None) -> Iterator[str]:
+    """Serves files as ``guerdon view`` does; gives the address with the token."""
+    with ExitStack() as stack:
+
+        def index(path: Path) -> FileIndex:
+            return stack.enter_context(FileIndex(path, cache=path.parent / "cache"))
+
+        joined = None if rollouts is None else index(rollouts)
+        app = ViewerApp([ViewedFile(index(path), joined) for path in files], TOKEN)
+        app.on_loopback = True
+        yield stack.enter_context(served(app)) + f"?token={TOKEN}"
+
+
+# The command -------------------------------------------------------------------------------------
+
+
+def run_guerdon(folder: Path, *arguments: str) -> str:
+    """What ``guerdon`` prints, run in a folder; rows may fail."""
+    done = subprocess.run(
+        _command(arguments), cwd=folder, env=_environment(folder), timeout=60, text=True,
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+@contextmanager
+def guerdon_view(folder: Path, *arguments: str) -> Iterator[str]:
+    """Runs ``guerdon view --no-open`` in a folder; gives the address that it prints."""
+    process = subprocess.Popen(
+        _command(("view", "--no-open", *arguments)), cwd=folder, env=_environment(folder),
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it printed nothing"
+        line = os.read(process.stdout.fileno(), 10_000).decode()
+        found = re.search(r"http://\S+", line)
+        assert found, line
+        yield found[0]
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "guerdon", *arguments]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    return os.environ | {"PYTHONPATH": paths, "XDG_CACHE_HOME": str(folder / "cache")}
+
+
+def write_lines(path: Path, rows: Sequence[Any]) -> Path:
+    """Write rows as lines of JSON; returns the path."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]

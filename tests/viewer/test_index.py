@@ -273,6 +273,17 @@ def test_file_index_keeps_unreadable_lines_as_rows(tmp_path, opened):
     assert found[1]["error"] == "the line is not an object"
 
 
+@pytest.mark.parametrize("first", [rollout("a"), {"world": "lock", "method": "grpo"}])
+def test_file_index_keeps_unreadable_lines_of_rollouts_and_of_arenas(tmp_path, opened, first):
+    header = {"arena": "f", "protocol": {}} if "world" in first else {}
+    lines = [json.dumps(each) for each in (header, first) if each]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join([*lines, "not JSON", json.dumps(first)]) + "\n")
+    index = opened(path)
+    assert (index.rows, index.unreadable) == (3, 1)
+    assert "_unreadable" in index.read([1])[0]
+
+
 @pytest.mark.parametrize("value", [None, 7, "x", True, [1], [[]], {"a": [None]}, 1e400, 10**400])
 def test_file_index_reads_rows_whose_values_have_other_types(write, opened, value):
     names = [

@@ -2,7 +2,6 @@
 
 import json
 import math
-from contextlib import contextmanager
 from typing import Literal
 
 import httpx
@@ -25,16 +24,11 @@ from guerdon import (
 from guerdon.envs import ServerLimits
 from guerdon.rollouts import ScoringJob, ScriptedPolicy
 from tests.envs.server.conftest import Served, eventually
-from tests.viewer.page import browser, chromium_path
-from tests.viewer.test_page import HOSTILE
+from tests.viewer import page as pages
+from tests.viewer.page import HOSTILE, PATIENCE_S, violations
 
-pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-if chromium_path() is None:
-    pytest.skip("there is no Chromium on this machine", allow_module_level=True)
+pytestmark = pytest.mark.browser
 
-pytestmark = pytest.mark.edge  # real servers
-
-WAIT = 10_000  # milliseconds
 RESET, STEP = "form.reset [type=submit]", "form.action [type=submit]"
 
 
@@ -182,12 +176,6 @@ class Hostile(Environment[Everything, Seen, State]):
 # The browser --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as opened_browser:
-        yield opened_browser
-
-
 @pytest.fixture
 def serve():
     """Serves an environment with its page."""
@@ -202,22 +190,9 @@ def serve():
         served.join()
 
 
-@contextmanager
-def opened(chromium, served, path="web/", *, tolerated="", **options):
+def opened(chromium, served, path="web/", **options):
     """The page, with a session; it must not report an error while it is open."""
-    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
-    context.set_default_timeout(WAIT)
-    try:
-        page = context.new_page()
-        errors = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda line: line.type == "error" and errors.append(line.text))
-        page.goto(f"{served.url}/{path}")
-        page.wait_for_selector("text=connected")
-        yield page
-        assert [each for each in errors if not tolerated or tolerated not in each] == []
-    finally:
-        context.close()
+    return pages.opened(chromium, f"{served.url}/{path}", ready="text=connected", **options)
 
 
 def field(page, *path):
@@ -718,7 +693,7 @@ async address => {
 def test_play_is_not_reached_by_pages_of_other_sites(chromium, serve, site, token):
     served = serve(token=token)
     context = chromium.new_context()
-    context.set_default_timeout(WAIT)
+    context.set_default_timeout(1000 * PATIENCE_S)
     try:
         own, other = context.new_page(), context.new_page()
         own.goto(f"{served.url}/web/?token={token}")
@@ -779,3 +754,19 @@ def test_play_fits_a_phone_without_layout_shifts(chromium, serve, tab):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         assert page.evaluate("shifts") < 0.02
         assert not math.isnan(page.evaluate("shifts"))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_play_has_no_violation_of_wcag(chromium, serve, width, theme):
+    options = {"viewport": {"width": width, "height": 800}, "color_scheme": theme}
+    with opened(chromium, serve(), **options) as page:
+        reset(page)
+        for number in (50, 13):  # whose reward fails
+            guess(page, number)
+        for tab in ("play", "reward", "server"):
+            page.evaluate("tab => { location.hash = tab }", tab)
+            page.wait_for_timeout(200)
+            folder = pages.REPOSITORY / ".bench" / "page"
+            page.screenshot(path=folder / f"play-{tab}-{width}-{theme}.png")
+            assert violations(page) == [], tab

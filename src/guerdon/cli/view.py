@@ -87,7 +87,9 @@ def _open(files: list[str], rollouts: str | None, stack: contextlib.ExitStack) -
     joined = None if rollouts is None else index(rollouts)
     if joined is not None and joined.kind != "rollouts":
         raise InvalidArgumentError(f"--rollouts must be a file of rollouts, got {rollouts}")
-    opened = [ViewedFile(index(path), joined) for path in files]
+    # Logs of several runs have the same name, in a folder each.
+    has_twins = len({Path(path).name for path in files}) < len(files)
+    opened = [ViewedFile(index(path), joined, name=path if has_twins else None) for path in files]
     for path, file in zip(files, opened, strict=True):
         if file.index.kind == "rollouts":
             raise InvalidArgumentError(

@@ -34,10 +34,14 @@ class ViewedFile:
     Args:
         index: The file.
         rollouts: Their rollouts, which are joined by id; None if there are none.
+        name: What the page calls it; by default the name of the file without its folder.
     """
 
-    def __init__(self, index: FileIndex, rollouts: FileIndex | None = None) -> None:
+    def __init__(
+        self, index: FileIndex, rollouts: FileIndex | None = None, *, name: str | None = None
+    ) -> None:
         self.index = index
+        self.name = index.path.name if name is None else name
         self.rollouts = rollouts if index.kind in ("rows", "diff") else None
         # What was computed, with the state of the files then.
         self._kept: dict[str, tuple[Any, Any]] = {}
@@ -56,7 +60,7 @@ class ViewedFile:
         """What the page knows of the file before it asks for columns, as JSON data."""
         index = self.index
         info: dict[str, Any] = {
-            "name": index.path.name,
+            "name": self.name,
             "kind": index.kind,
             "rows": index.rows,
             "bytes": index.size,

@@ -288,7 +288,9 @@ class FileIndex:
     ) -> None:
         batch = batch_of(self.kind, rows)
         for place, (problem, id) in problems.items():
-            batch.texts["id"][place], batch.texts["error"][place] = text_of(id), problem
+            known = {"id": text_of(id), "error": problem}
+            for name, texts in batch.texts.items():
+                texts[place] = known[name]
             for name, values in batch.categories.items():
                 values[place] = "unreadable" if name == "status" else None
         self._state.unreadable += len(problems)

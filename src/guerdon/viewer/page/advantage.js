@@ -3,7 +3,8 @@
 /**
  * @typedef {{score: number, row: number, steps: StepNumbers[]}} Scored A rollout with a valid score.
  * @typedef {import("./rollout.js").StepNumbers} StepNumbers
- * @typedef {{mean: number, deviation: number, divisor: number, of: (value: number) => number}} Statistics
+ * @typedef {{mean: number, deviation: number, divisor: number, divisorName: string,
+ *   of: (value: number) => number}} Statistics `divisorName` is empty if nothing is divided.
  * @typedef {{name: string, scores: Statistics | null, returns: ((step: StepNumbers) => Statistics) | null,
  *   omega: number | null}} Formula `returns`: the statistics that a step's return is compared with.
  */
@@ -24,7 +25,8 @@ export function statisticsOf(values, isDivided) {
   const isSame = values.every((each) => each === offset);
   const deviation = isSame ? 0 : Math.sqrt(squares / Math.max(values.length - 1, 1));
   const divisor = isDivided ? deviation + EPSILON : 1;
-  return { mean, deviation, divisor, of: (value) => (isSame ? 0 : (value - mean) / divisor) };
+  const divisorName = isDivided ? "(σ + 10⁻⁶)" : "";
+  return { mean, deviation, divisor, divisorName, of: (value) => (isSame ? 0 : (value - mean) / divisor) };
 }
 
 /**
@@ -35,7 +37,7 @@ export function statisticsOf(values, isDivided) {
 export function formulaOf(rollouts) {
   const steps = rollouts.flatMap(({ score, steps: own }) => own.filter(isCredited).map((step) => ({ score, step })));
   if (!steps.length) return null;
-  const candidates = [...gigpo(rollouts, steps), ...outcomes(rollouts, steps), ...ofReturns(steps)];
+  const candidates = [...gigpo(rollouts, steps), ...outcomes(rollouts), ...ofReturns(steps)];
   return candidates.find((formula) =>
     steps.every(({ score, step }) => {
       const wanted = /** @type {number} */ (step.advantage);
@@ -63,14 +65,9 @@ function gigpo(rollouts, steps) {
   return [true, false].flatMap((isDivided) =>
     [rollouts.map((each) => each.score), steps.map((each) => each.score)].map((values, place) => {
       const scores = statisticsOf(values, isDivided);
-      /** @type {Map<number | null, Statistics>} */
-      const anchors = new Map();
-      for (const anchor of new Set(steps.map(({ step }) => step.anchor))) {
-        const own = steps.filter(({ step }) => step.anchor === anchor);
-        anchors.set(anchor, statisticsOf(own.map(({ step }) => step.return_ ?? 0), isDivided));
-      }
-      const returns = (/** @type {StepNumbers} */ step) =>
-        /** @type {Statistics} */ (anchors.get(step.anchor));
+      const anchors = new Map([...Map.groupBy(steps, ({ step }) => step.anchor)].map(([anchor, own]) =>
+        [anchor, statisticsOf(own.map(({ step }) => step.return_ ?? 0), isDivided)]));
+      const returns = (/** @type {StepNumbers} */ step) => /** @type {Statistics} */ (anchors.get(step.anchor));
       const name = `GiGPO${isDivided ? "" : ", normalize=mean"}${place ? ", episode_stats=rows" : ""}`;
       return { name, scores, returns, omega: omegaOf(steps, scores, returns) };
     }));
@@ -92,17 +89,18 @@ function omegaOf(steps, scores, returns) {
   return below > 0 ? Number((above / below).toPrecision(6)) : 1;
 }
 
-/** @param {Scored[]} rollouts @param {Entry[]} steps @returns {Formula[]} */
-function outcomes(rollouts, steps) {
+/** @param {Scored[]} rollouts @returns {Formula[]} */
+function outcomes(rollouts) {
   const values = rollouts.map((each) => each.score);
   const mean = statisticsOf(values, false);
-  const others = (values.length - 1) / values.length;
+  const divisor = (values.length - 1) / values.length;
+  const ofOthers = { divisor, divisorName: "((n − 1) / n)", of: (/** @type {number} */ value) => mean.of(value) / (divisor || 1) };
   const common = { returns: null, omega: null };
-  return steps.length ? [
+  return [
     { name: "GRPO", scores: statisticsOf(values, true), ...common },
     { name: "Dr. GRPO", scores: mean, ...common },
-    { name: "RLOO", scores: { ...mean, divisor: others, of: (value) => mean.of(value) / (others || 1) }, ...common },
-  ] : [];
+    { name: "RLOO", scores: { ...mean, ...ofOthers }, ...common },
+  ];
 }
 
 /** @param {Entry[]} steps @returns {Formula[]} */

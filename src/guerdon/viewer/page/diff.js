@@ -1,8 +1,9 @@
 /** Two rewards on the same rollouts: who moved, and which pairs changed their order. */
 
-import { card, choice, empty, h, replaceContent, tableOf } from "./dom.js";
 import { filterKey } from "./address.js";
-import { barsOf, histogram, plot, scatter } from "./plots.js";
+import { card, choice, empty, figures, h, replaceContent, tableOf } from "./dom.js";
+import { toggled } from "./filters.js";
+import { histogram, plot, scatter } from "./plots.js";
 import { messagesView, scoreOf, stepsOf } from "./rollout.js";
 import { Binned, extent, meanOf } from "./table.js";
 import { brief, count, folded, inline, number, signed } from "./text.js";
@@ -17,14 +18,14 @@ import { treeOf, treeView } from "./tree.js";
 
 const MOVED = 50;
 const FLIPS = 50;
-const LARGE = 3000; // rows of a group; the pairs of larger ones are not counted
+const COMBINED = 200; // rows of a group; of larger ones, not all pairs are listed
 
 /** The view of a diff file, or of two files of result rows. */
 export class DiffView extends HTMLElement {
   /** @type {Context | null} */ #context = null;
   /** @type {Pairs | null} */ #pairs = null;
   #key = "";
-  #plots = { moved: plot("low", () => []), scatter: plot("square", () => []) };
+  #plots = { moved: plot("low"), scatter: plot("square") };
   #overview = h("div.diff");
   #row = h("div.diff-row");
 
@@ -59,46 +60,46 @@ export class DiffView extends HTMLElement {
   async #showOverview({ table, rows, address }, pairs, others) {
     const { before, after, difference, other } = pairs;
     await table.load(["group"]);
-    const moves = movesOf(pairs, rows);
-    const flips = flipsOf(pairs, rows, table.columns.get("group")?.type === "category" ? table.codes("group") : null);
-    const figure = (/** @type {string} */ name, /** @type {string} */ value, about = "") =>
-      h("div", {}, h("dt", {}, name), h("dd", {}, value, h("small", {}, about)));
+    const moved = [...rows].filter((row) => Math.abs(difference[row]) > 0)
+      .sort((a, b) => Math.abs(difference[b]) - Math.abs(difference[a]) || a - b).slice(0, MOVED);
+    const amount = (/** @type {(row: number) => boolean} */ test) => count(rows.filter(test).length);
+    const codes = table.columns.get("group")?.type === "category" ? table.codes("group") : null;
+    const flips = flipsOf(pairs, rows, codes);
     const both = rows.filter((row) => difference[row] === difference[row]);
     const [own, theirs] = [meanOf(before, both).mean, meanOf(after, both).mean];
-    const figures = h("dl", {},
-      figure("valid in both", count(both.length), `of ${count(rows.length)}`),
-      figure("mean before", number(own)), figure("mean after", number(theirs), signed(theirs - own)),
-      figure("rose", count(moves.rose)), figure("fell", count(moves.fell)), figure("unmoved", count(moves.unmoved)),
-      figure("valid before only", count(moves.lost)), figure("valid after only", count(moves.won)),
-      flips && figure("pairs flipped", count(flips.flipped), `of ${count(flips.pairs)}`));
-    const listed = [...new Set([...moves.most, ...(flips?.clearest ?? []).flat()])];
+    const listed = [...new Set([...moved, ...(flips?.clearest ?? []).flat()])];
     const named = listed.length ? await table.source.rows(table.info.index, listed, true) : [];
     const ids = new Map(named.map(({ id }, place) => [listed[place], id]));
     const opener = (/** @type {string} */ list, /** @type {number} */ row) => h("button.link", {
       "data-key": `${list} ${row}`, onclick: () => address.change({ row }),
     }, inline(ids.get(row) ?? `line ${row + 1}`, 40));
-    const movedRows = moves.most.map((row) => h("tr", {},
+    const moves = moved.map((row) => h("tr", {},
       h("th", { scope: "row" }, opener("moved", row)),
       ...[number(before[row]), number(after[row]), signed(difference[row])].map((text) => h("td.number", {}, text))));
-    const groups = table.has("group") ? table.values("group") : [];
-    const flipLines = (flips?.clearest ?? []).map(([a, b]) => h("tr", {},
-      h("td", {}, inline(groups[table.codes("group")[a]], 40)),
+    const flipped = (flips?.clearest ?? []).map(([a, b]) => h("tr", {},
+      h("td", {}, inline(table.values("group")[table.codes("group")[a]], 40)),
       ...[a, b].flatMap((row) => [
-        h("td", {}, opener("flip", row)),
-        h("td.number", {}, `${brief(before[row])} → ${brief(after[row])}`)])));
+        h("td", {}, opener("flip", row)), h("td", {}, `${brief(before[row])} → ${brief(after[row])}`)])));
     const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index}: ${each.info.name}`;
-    const select = other && h("p.pair", {}, inline(table.info.name, 60), " → ",
-      choice("Compare with", others.map(titled), titled(other), (name) => address.change({ with: parseInt(name) })));
     const part = (/** @type {string} */ name, /** @type {string} */ title, /** @type {HTMLElement} */ body) =>
       card(name, title, null, h("div.body", {}, body));
     const titles = ["group", "better before", "scores", "better after", "scores"];
-    replaceContent(this.#overview, select,
-      part("figures", "In numbers", figures),
+    replaceContent(this.#overview,
+      other && h("p.pair", {}, inline(table.info.name, 60), " → ", choice("Compare with", others.map(titled), titled(other),
+        (name) => address.change({ with: parseInt(name) }))),
+      part("figures", "In numbers", figures([
+        ["valid in both", count(both.length), `of ${count(rows.length)}`],
+        ["mean before", number(own)], ["mean after", number(theirs), signed(theirs - own)],
+        ["rose", amount((row) => difference[row] > 0)], ["fell", amount((row) => difference[row] < 0)],
+        ["unmoved", amount((row) => difference[row] === 0)],
+        ["valid before only", amount((row) => before[row] === before[row] && after[row] !== after[row])],
+        ["valid after only", amount((row) => before[row] !== before[row] && after[row] === after[row])],
+        flips && ["pairs flipped", count(flips.flipped), `of ${count(flips.pairs)}`]])),
       part("lengths", "How the scores moved", this.#plots.moved),
       part("scatter", "After over before", this.#plots.scatter),
-      part("moved", "Moved most", tableOf("moves", ["rollout", "before", "after", "difference"], 1, movedRows)),
-      flips && part("flips", "Pairs that changed their order", flipLines.length
-        ? tableOf("pairs", titles, titles.length, flipLines)
+      part("moved", "Moved most", tableOf("moves", ["rollout", "before", "after", "difference"], 1, moves)),
+      flips && part("flips", "Pairs that changed their order", flipped.length
+        ? tableOf("pairs", titles, titles.length, flipped)
         : empty("No pair of a group changed its order.")));
     this.#draw(pairs, rows);
   }
@@ -106,25 +107,20 @@ export class DiffView extends HTMLElement {
   /** @param {Pairs} pairs @param {Int32Array} rows */
   #draw({ before, after, difference }, rows) {
     const { table, address } = /** @type {Context} */ (this.#context);
-    const binned = new Binned(difference);
     const hasColumn = table.has("difference");
-    const chosen = address.filters.get("difference") ?? [];
-    const bars = barsOf(binned, rows, "difference", chosen);
-    const isScale = binned.bins.some((bin) => bin.low !== bin.high);
-    const choose = (/** @type {string} */ text) => {
-      if (hasColumn) address.change({ [filterKey("difference")]: chosen.includes(text) ? null : [text] });
-    };
-    this.#plots.moved.draw = histogram(bars, { label: "Differences", isScale, choose });
-    this.#plots.moved.redraw();
+    const chosen = address.filters.get("difference");
+    this.#plots.moved.show(histogram(new Binned(difference), rows, {
+      name: "difference", chosen,
+      choose: (text, isAdded) => hasColumn && address.change({ [filterKey("difference")]: toggled(chosen, text, isAdded) }),
+    }));
     const ends = [...extent(before), ...extent(after)].filter(Number.isFinite);
     const domain = /** @type {[number, number]} */ ([Math.min(...ends), Math.max(...ends)]);
-    this.#plots.scatter.draw = scatter({
+    this.#plots.scatter.show(scatter({
       x: before, y: after, rows, xLabel: "before", yLabel: "after", domains: [domain, domain], isSquare: true,
       choose: (x, y) => address.change(hasColumn
         ? { [filterKey("before")]: [x], [filterKey("after")]: [y] }
         : { [filterKey("score")]: [x] }),
-    });
-    this.#plots.scatter.redraw();
+    }));
   }
 
   /** @param {Context} context @param {Pairs} pairs */
@@ -136,13 +132,13 @@ export class DiffView extends HTMLElement {
     const [theirs] = other && matched >= 0 ? await other.source.rows(other.info.index, [matched]) : [null];
     const sides = other ? [row, theirs] : [row.before, row.after];
     const messages = row._rollout?.messages ?? [];
+    const trees = sides.map((side) => (side ? treeOf(side, (side.step_rewards ?? []).length - 1).tree : null));
     const columns = sides.map((side, place) => {
-      const title = place === 0 ? "before" : "after";
-      if (!side) return h("section", {}, h("h3", {}, title), empty("The other file has no row with this id."));
-      const { tree } = treeOf(side, (side.step_rewards ?? []).length - 1);
-      return h("section", {}, h("h3", {}, title), scoreOf(side),
+      const [tree, title] = [trees[place], h("h3", {}, ["before", "after"][place])];
+      if (!side) return h("section", {}, title, empty("The other file has no row with this id."));
+      return h("section", {}, title, scoreOf(side),
         side.error && h("p.note.is-failed", {}, inline(side.error, 2000)),
-        tree ? treeView(tree) : empty("There are no components."));
+        tree ? marked(treeView(tree), tree, trees[1 - place]) : empty("There are no components."));
     });
     const close = () => address.change({ row: null });
     replaceContent(this.#row, h("section.card", { "aria-label": "The row that is open" },
@@ -153,6 +149,29 @@ export class DiffView extends HTMLElement {
   }
 }
 customElements.define("g-diff", DiffView);
+
+/** @typedef {import("./tree.js").Node_} Node_ */
+
+/**
+ * Marks the rubrics of a tree that another tree has with another value, weight or status.
+ * @param {HTMLElement} view
+ * @param {Node_} tree
+ * @param {Node_ | null} other
+ * @returns {HTMLElement}
+ */
+function marked(view, tree, other) {
+  const known = new Map(other ? rubricsOf(other) : []);
+  const lines = view.querySelectorAll("li:has(> .node)");
+  rubricsOf(tree).forEach(([path, state], place) =>
+    lines[place]?.classList.toggle("changed", (known.get(path) ?? state) !== state));
+  return view;
+}
+
+/** @param {Node_} node @param {string} [above] @returns {[string, string][]} The path and the state of each rubric, as listed. */
+function rubricsOf({ name, value, weight, status, children = [] }, above = "") {
+  const path = `${above}.${name}`;
+  return [[path, JSON.stringify([value, weight, status])], ...children.flatMap((each) => rubricsOf(each, path))];
+}
 
 /**
  * @param {import("./table.js").Table} table
@@ -173,55 +192,48 @@ async function pairsOf(table, other) {
   return { before, after, difference: after.map((value, row) => value - before[row]), other, joined };
 }
 
-/** @param {Pairs} pairs @param {Int32Array} rows */
-function movesOf({ before, after, difference }, rows) {
-  const found = { rose: 0, fell: 0, unmoved: 0, lost: 0, won: 0 };
-  for (const row of rows) {
-    const moved = difference[row];
-    if (moved > 0) found.rose++;
-    else if (moved < 0) found.fell++;
-    else if (moved === 0) found.unmoved++;
-    else if (before[row] === before[row]) found.lost++;
-    else if (after[row] === after[row]) found.won++;
-  }
-  const moved = [...rows].filter((row) => Math.abs(difference[row]) > 0);
-  moved.sort((a, b) => Math.abs(difference[b]) - Math.abs(difference[a]) || a - b);
-  return { ...found, most: moved.slice(0, MOVED) };
-}
-
 /**
- * The pairs of rollouts of one group whose order changed: better before, better after.
+ * The pairs of rollouts of one group whose order changed: better before, better after. They are
+ * counted in O(n log n), as the inversions that are left when the rollouts are sorted by their score
+ * before; in a large group only neighbours of this order are candidates for the clearest pairs.
  * @param {Pairs} pairs
  * @param {Int32Array} rows
  * @param {Int32Array | null} groups
+ * @returns {{pairs: number, flipped: number, clearest: [number, number][]} | null}
  */
 function flipsOf({ before, after, difference }, rows, groups) {
   if (groups === null) return null;
-  /** @type {Map<number, number[]>} */
-  const members = new Map();
-  for (const row of rows) {
-    if (groups[row] < 0 || difference[row] !== difference[row]) continue;
-    const own = members.get(groups[row]);
-    if (own) own.push(row);
-    else members.set(groups[row], [row]);
-  }
-  let pairs = 0;
-  let flipped = 0;
+  const valid = [...rows].filter((row) => groups[row] >= 0 && difference[row] === difference[row]);
+  let [pairs, flipped] = [0, 0];
   /** @type {{pair: [number, number], size: number}[]} */
   const clearest = [];
-  for (const own of members.values()) {
-    if (own.length > LARGE) return null;
-    for (let i = 0; i < own.length; i++) {
-      for (let j = i + 1; j < own.length; j++) {
-        pairs++;
-        const [was, is] = [before[own[i]] - before[own[j]], after[own[i]] - after[own[j]]];
-        if (was * is >= 0) continue;
-        flipped++;
-        const pair = /** @type {[number, number]} */ (was > 0 ? [own[i], own[j]] : [own[j], own[i]]);
-        if (clearest.length < 10_000) clearest.push({ pair, size: Math.min(Math.abs(was), Math.abs(is)) });
+  for (const own of Map.groupBy(valid, (row) => groups[row]).values()) {
+    own.sort((a, b) => before[a] - before[b] || after[a] - after[b]);
+    pairs += (own.length * (own.length - 1)) / 2;
+    const found = inversions(Float64Array.from(own, (row) => after[row]));
+    flipped += found;
+    const reach = found && own.length <= COMBINED ? own.length : 1;
+    own.forEach((worse, place) => {
+      for (const better of found ? own.slice(place + 1, place + 1 + reach) : []) {
+        const size = Math.min(before[better] - before[worse], after[worse] - after[better]);
+        if (size > 0) clearest.push({ pair: [better, worse], size });
       }
-    }
+    });
   }
   clearest.sort((a, b) => b.size - a.size);
   return { pairs, flipped, clearest: clearest.slice(0, FLIPS).map((each) => each.pair) };
+}
+
+/** @param {Float64Array} values Sorted afterwards. @returns {number} The pairs in the wrong order. */
+function inversions(values) {
+  if (values.length < 2) return 0;
+  const [left, right] = [values.slice(0, values.length >> 1), values.slice(values.length >> 1)];
+  let found = inversions(left) + inversions(right);
+  let [i, j] = [0, 0];
+  while (i < left.length || j < right.length) {
+    const isLeft = j === right.length || left[i] <= right[j];
+    if (!isLeft) found += left.length - i;
+    values[i + j] = isLeft ? left[i++] : right[j++];
+  }
+  return found;
 }

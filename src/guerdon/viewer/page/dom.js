@@ -107,7 +107,7 @@ export function card(name, title, aside, ...body) {
 /**
  * A table; the columns after the first ones are of numbers.
  * @param {string} name Its class.
- * @param {string[]} titles
+ * @param {Child[]} titles
  * @param {number} texts How many columns are of text.
  * @param {HTMLElement[]} lines
  * @returns {HTMLElement}
@@ -115,6 +115,16 @@ export function card(name, title, aside, ...body) {
 export function tableOf(name, titles, texts, lines) {
   const head = titles.map((title, place) => h(place < texts ? "th" : "th.number", { scope: "col" }, title));
   return h(`table.${name}`, {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...lines));
+}
+
+/**
+ * Figures with their names: a value, and something small beside it.
+ * @param {([name: string, value: Child, about?: string] | null | false)[]} lines Null and false are left out.
+ * @returns {HTMLElement}
+ */
+export function figures(lines) {
+  return h("dl", {}, ...lines.map((line) =>
+    line && h("div", {}, h("dt", {}, line[0]), h("dd", {}, line[1], h("small", {}, line[2])))));
 }
 
 /**

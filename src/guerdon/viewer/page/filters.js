@@ -7,39 +7,36 @@ export const NONE = "none";
 const INTERVAL = /^([[(])([^,]*),([^,]*)([\])])$/;
 
 /**
- * Marks the rows that match all filters. The columns must be loaded.
+ * Whether a row matches each of the filters. The columns must be loaded.
  *
- * A filter is a list of alternatives: `none`, an interval of numbers such as `[0,0.5)`, or a value
- * of a category after an equals sign, such as `=failed`.
+ * A filter is a list of alternatives: `none`, an interval of numbers such as `[0,0.5)`, a value of a
+ * category after an equals sign, such as `=failed`, or a part of such values, such as `~format` for
+ * what `partsOf` finds in them.
  * @param {Table} table
  * @param {Map<string, string[]>} filters
- * @returns {Uint8Array} 1 for each row that matches.
+ * @returns {((row: number) => boolean)[]}
  */
-export function matching(table, filters) {
-  const mask = new Uint8Array(table.rows).fill(1);
-  for (const [name, alternatives] of filters) {
-    const type = table.columns.get(name)?.type;
-    if (type === "number") keepNumbers(mask, table.numbers(name), alternatives);
-    if (type === "category") keepCodes(mask, table.codes(name), codesOf(table, name, alternatives));
-  }
-  return mask;
-}
-
-/** @param {Uint8Array} mask @param {Float64Array} numbers @param {string[]} alternatives */
-function keepNumbers(mask, numbers, alternatives) {
-  const intervals = alternatives.map((each) => intervalOf(each)).filter((each) => each !== null);
-  const keepsNone = alternatives.includes(NONE);
-  for (let row = 0; row < mask.length; row++) {
-    if (mask[row] === 0) continue;
-    const value = numbers[row];
-    if (!(value !== value ? keepsNone : intervals.some((each) => isIn(value, each)))) mask[row] = 0;
-  }
+export function testsOf(table, filters) {
+  const known = [...filters].filter(([name]) => (table.columns.get(name)?.type ?? "text") !== "text");
+  return known.map(([name, alternatives]) => {
+    const keepsNone = alternatives.includes(NONE);
+    if (table.columns.get(name)?.type === "category") {
+      const [codes, kept] = [table.codes(name), codesOf(table, name, alternatives)];
+      return (row) => (codes[row] < 0 ? keepsNone : kept.has(codes[row]));
+    }
+    const numbers = table.numbers(name);
+    const intervals = alternatives.map(intervalOf).filter((each) => each !== null);
+    return (row) => {
+      const value = numbers[row];
+      return value !== value ? keepsNone : intervals.some((each) => isIn(value, each));
+    };
+  });
 }
 
 /** @typedef {{low: number, high: number, fromLow: boolean, toHigh: boolean}} Interval */
 
 /** @param {string} text @returns {Interval | null} */
-export function intervalOf(text) {
+function intervalOf(text) {
   const found = INTERVAL.exec(text);
   if (found === null) return null;
   const [, opening, low, high, closing] = found;
@@ -58,36 +55,15 @@ function isIn(value, { low, high, fromLow, toHigh }) {
 
 /** @param {Table} table @param {string} name @param {string[]} alternatives @returns {Set<number>} */
 function codesOf(table, name, alternatives) {
-  const values = table.values(name);
-  const absent = -1;
-  const unknown = -2;
-  return new Set(
-    alternatives.map((each) => {
-      if (each === NONE) return absent;
-      const code = values.indexOf(each.slice(1));
-      return code < 0 ? unknown : code;
-    }),
-  );
+  const wanted = new Set(alternatives);
+  const isWanted = (/** @type {string} */ value) =>
+    wanted.has(`=${value}`) || partsOf(value).some((part) => wanted.has(`~${part}`));
+  return new Set(table.values(name).flatMap((value, code) => (isWanted(value) ? [code] : [])));
 }
 
-/** @param {Uint8Array} mask @param {Int32Array} codes @param {Set<number>} kept */
-function keepCodes(mask, codes, kept) {
-  for (let row = 0; row < mask.length; row++) {
-    if (mask[row] === 1 && !kept.has(codes[row])) mask[row] = 0;
-  }
-}
-
-/**
- * The rows of an order that a mask keeps.
- * @param {Int32Array} order
- * @param {Uint8Array} mask
- * @returns {Int32Array}
- */
-export function kept(order, mask) {
-  const rows = new Int32Array(order.length);
-  let size = 0;
-  for (const row of order) if (mask[row] === 1) rows[size++] = row;
-  return rows.slice(0, size);
+/** @param {string} value Paths of gates, for example. @returns {string[]} Each of them. */
+export function partsOf(value) {
+  return value.split(", ");
 }
 
 /**
@@ -112,7 +88,7 @@ export function toggled(alternatives = [], clicked, isAdded) {
 export function inWords(name, alternatives) {
   const parts = alternatives.map((each) => {
     if (each === NONE) return "none";
-    if (each.startsWith("=")) return each.slice(1);
+    if (/^[=~]/.test(each)) return each.slice(1);
     const interval = intervalOf(each);
     if (interval === null) return each;
     const { low, high, fromLow, toHigh } = interval;

@@ -9,10 +9,15 @@ import { brief, count, folded, inline, number, prose, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./source.js").Row} Row */
+/** @typedef {import("./dom.js").Child} Child */
 /** @typedef {import("./rollout.js").StepNumbers} StepNumbers */
 /** @typedef {{place: number, row: Row, step: StepNumbers}} Entry A step of one of the rollouts. */
 
-const MOST = 24; // rollouts side by side
+const LANES = 24; // rollouts side by side
+const ROWS = 200; // rows of a group that are fetched
+const ALL = "all"; // in place of a state
+const BEGINNING = "(the beginning)";
+const WITHOUT_TEXT = "(a message without text)";
 
 /** The view of one group. */
 export class GroupView extends HTMLElement {
@@ -20,8 +25,6 @@ export class GroupView extends HTMLElement {
   #key = "";
   /** @type {number[]} */ #at = [];
   /** @type {Row[]} */ #rows = [];
-  /** @type {Map<string, number[]>} */ #groups = new Map();
-  /** @type {import("./table.js").Table | null} */ #table = null;
 
   /** @param {Context} context */
   async show(context) {
@@ -32,16 +35,12 @@ export class GroupView extends HTMLElement {
       return;
     }
     await table.load(["group", "score"]);
-    if (this.#table !== table) this.#readGroups(table);
     const name = this.#nameOf(context);
+    if (name === undefined) return replaceContent(this, empty("The rows of this file have no groups."));
     const key = `${table.info.index} ${table.rows} ${name}`;
-    if (name === undefined) {
-      replaceContent(this, empty("The rows of this file have no groups."));
-      return;
-    }
     if (this.#key !== key) {
-      const at = this.#groups.get(name) ?? [];
-      const rows = await table.source.rows(table.info.index, at.slice(0, MOST));
+      const at = groupsOf(table).get(name) ?? [];
+      const rows = await table.source.rows(table.info.index, at.slice(0, ROWS));
       if (this.#context !== context) return;
       [this.#key, this.#at, this.#rows] = [key, at, rows];
     }
@@ -54,27 +53,14 @@ export class GroupView extends HTMLElement {
    * @returns {string | undefined}
    */
   #nameOf({ address, table }) {
-    if (this.#groups.has(address.get("group"))) return address.get("group");
-    const row = address.integer("row");
-    if (row !== null && table.codes("group")[row] >= 0) return table.values("group")[table.codes("group")[row]];
-    const names = [...this.#groups.keys()];
+    const groups = groupsOf(table);
+    if (groups.has(address.get("group"))) return address.get("group");
+    const code = table.codes("group")[address.integer("row") ?? -1] ?? -1;
+    if (code >= 0) return table.values("group")[code];
     const scores = table.has("score") ? table.numbers("score") : null;
     const differs = (/** @type {number[]} */ [first, ...others]) =>
       others.some((row) => Math.abs((scores?.[row] ?? 0) - (scores?.[first] ?? 0)) > 0);
-    return names.find((name) => differs(this.#groups.get(name) ?? [])) ?? names[0];
-  }
-
-  /** @param {import("./table.js").Table} table */
-  #readGroups(table) {
-    this.#table = table;
-    this.#groups.clear();
-    const values = table.values("group");
-    table.codes("group").forEach((code, row) => {
-      if (code < 0) return;
-      const own = this.#groups.get(values[code]);
-      if (own) own.push(row);
-      else this.#groups.set(values[code], [row]);
-    });
+    return [...groups].find(([, rows]) => differs(rows))?.[0] ?? groups.keys().next().value;
   }
 
   /** @param {Context} context @param {string} name */
@@ -91,15 +77,14 @@ export class GroupView extends HTMLElement {
         h("span.muted", {}, figures),
         h("span.spring"),
         pager("group", (step) => this.move(step))),
-      this.#at.length > MOST && h("p.note", {}, `The first ${MOST} of ${count(this.#at.length)} rollouts are shown.`),
-      this.#anchors(context),
+      this.#steps(context),
       this.#sideBySide(context));
   }
 
   /** @param {number} step Opens the next group, or the one before. */
   move(step) {
     if (this.#context === null) return;
-    const names = [...this.#groups.keys()];
+    const names = [...groupsOf(this.#context.table).keys()];
     const place = names.indexOf(this.#nameOf(this.#context) ?? "");
     const next = names[Math.min(Math.max(place + step, 0), names.length - 1)];
     const others = { row: null, anchor: null, step: null, rollout: null };
@@ -110,93 +95,84 @@ export class GroupView extends HTMLElement {
 
   /** @param {Context} context */
   #sideBySide({ address }) {
-    const rollouts = this.#rows.map((row) => row._rollout?.messages ?? []);
-    const same = commonPrefix(rollouts);
-    const known = rollouts.filter((each) => each.length > 0).length;
-    const steps = this.#rows.map(stepsOf);
+    const shown = this.#rows.slice(0, LANES);
+    const rollouts = shown.map((row) => row._rollout?.messages ?? []);
+    const keys = rollouts.map((messages) => messages.map(keyOf));
+    const known = keys.filter((own) => own.length > 0);
+    const same = known.length > 1 ? Math.min(...known.map((own) => commonPrefix(own, known[0]))) : 0;
+    const steps = shown.map(stepsOf);
     const most = Math.max(1e-9, ...steps.flat().map((each) => Math.abs(each.advantage ?? each.reward ?? 0)));
-    const columns = this.#rows.map((row, place) => {
+    const lanes = shown.map((row, place) => {
+      const open = address.link({ view: "rollout", row: this.#at[place], group: null, step: null });
+      const strip = steps[place].map((step) =>
+        h(step.isFailed ? "span.step.failed" : "span.step", {}, h("i", { style: barStyle(step.advantage ?? step.reward, most) })));
+      const nearest = keys.map((own, other) => ({ other, size: other === place ? -1 : commonPrefix(own, keys[place]) }))
+        .reduce((best, each) => (each.size > best.size ? each : best));
+      const parting = nearest.size > same && h("li.parting", {}, "as ", inline(shown[nearest.other].id, 40),
+        nearest.size === rollouts[place].length ? " to the end" : " until here");
       const messages = rollouts[place];
       let turn = assistantTurns(messages.slice(0, same)).length;
-      const later = messages.slice(same).map((/** @type {Row} */ message) => {
-        const step = message.role === "assistant" ? steps[place][turn++] : undefined;
-        if (step === undefined) return h("li", {}, messageView(message));
-        const text = step.advantage === null ? number(step.reward) : signed(step.advantage);
-        const color = signedColor(step.advantage ?? step.reward, most);
-        const title = h("span.step-name", {}, `step ${step.index} · ${text}`);
-        return h("li", { style: { borderColor: color } }, title, messageView(message));
+      const later = messages.slice(same).flatMap((/** @type {Row} */ message, /** @type {number} */ index) => {
+        const step = message.role === "assistant" ? steps[place][turn++] : null;
+        const value = step?.advantage ?? step?.reward ?? null;
+        const line = h("li", { style: step ? { borderLeftColor: signedColor(value, most) } : {} },
+          step && h("span.step-name", {}, `step ${step.index} · ${signed(value)}`), messageView(message));
+        return same + index + 1 === nearest.size ? [line, parting] : [line];
       });
-      const open = address.link({ view: "rollout", row: this.#at[place], step: null, anchor: null });
-      const strip = steps[place].map((step) =>
-        h("span.step", {}, h("i", { style: barStyle(step.advantage ?? step.reward, most) })));
       return h("section.lane", { "aria-label": `rollout ${place + 1}` },
         h("header", {}, h("a", { href: open }, inline(row.id ?? `line ${this.#at[place] + 1}`, 40)), scoreOf(row),
           h("div.strip", { "aria-hidden": "true" }, ...strip)),
         row.error && h("p.note.is-failed", {}, inline(row.error, 300)),
         h("ol", {}, ...later));
     });
-    const where = known < 2 ? "" : same === 0 ? "They differ from the first message on."
+    const where = known.length < 2 ? "" : same === 0 ? "They differ from the first message on."
       : `All begin with the same ${same === 1 ? "message" : `${count(same)} messages`}; then they part.`;
+    const some = this.#at.length > LANES && `The first ${LANES} of ${count(this.#at.length)} rollouts are shown. `;
     const first = rollouts[0]?.slice(0, same).map((/** @type {Row} */ each) => h("li", {}, messageView(each)));
-    return card("beside-each-other", "Side by side", h("span.muted", {}, where),
+    return card("beside-each-other", "Side by side", h("span.muted", {}, some, where),
       same > 0 && folded("the messages before they part", () => h("ol.messages", {}, ...first)),
-      scrolled("lanes", "Rollouts, side by side", ...columns));
+      scrolled("lanes", "Rollouts, side by side", ...lanes));
   }
 
-  // Anchor groups ----------------------------------------------------------------------------------
+  // Steps ------------------------------------------------------------------------------------------
 
-  /** @param {Context} context */
-  #anchors({ address }) {
-    /** @type {Map<number, Entry[]>} */
-    const anchors = new Map();
-    this.#rows.forEach((row, place) => {
-      for (const step of stepsOf(row)) {
-        if (step.anchor === null) continue;
-        anchors.set(step.anchor, [...(anchors.get(step.anchor) ?? []), { place, row, step }]);
-      }
-    });
-    if (!anchors.size) return this.#steps(address);
-    const shared = [...anchors].filter(([, entries]) => entries.length > 1);
-    const varies = (/** @type {Entry[]} */ [first, ...others]) =>
-      Number(others.some(({ step }) => step.return_ !== first.step.return_));
-    shared.sort(([a, own], [b, other]) => varies(other) - varies(own) || other.length - own.length || a - b);
-    const single = anchors.size - shared.length;
-    const chosen = anchors.get(address.integer("anchor") ?? -1) ? address.integer("anchor") : shared[0]?.[0];
-    const most = Math.max(1e-9, ...[...anchors.values()].flat().map(({ step }) => Math.abs(step.advantage ?? 0)));
-    const states = shared.map(([anchor, entries]) => {
-      const returns = entries.map(({ step }) => step.return_ ?? 0);
-      const [low, high] = [Math.min(...returns), Math.max(...returns)];
-      const range = low === high ? `all return ${brief(low)}` : `returns ${brief(low)} to ${brief(high)}`;
-      return h("li", {}, h("button.state", {
-        "aria-pressed": anchor === chosen, "data-key": `anchor ${anchor}`,
-        onclick: () => address.change({ anchor, step: null, rollout: null }, { replace: true }),
-      },
-      h("span.state-text", {}, inline(stateText(entries[0]), 160)),
-      h("span.muted", {}, `${entries.length} steps · ${range}`),
-      h("span.dots", { "aria-hidden": "true" }, ...entries.map(({ step }) =>
-        h("i", { style: { background: signedColor(step.advantage, most) } })))));
-    });
-    const about = `${count(shared.length)} states were reached by several steps; ${count(single)} by one`;
-    return card("anchors", "The same state", h("span.muted", {}, about),
-      h("div.halves", {}, h("ul.states", {}, ...states), typeof chosen === "number"
-        ? this.#anchor(address, anchors.get(chosen) ?? [], most)
-        : empty("No state was reached twice, so no step is compared with another.")));
-  }
-
-  /** @param {import("./address.js").Address} address */
-  #steps(address) {
+  /**
+   * The steps with their advantages: those that were taken in one state, or all.
+   * @param {Context} context
+   */
+  #steps({ address }) {
     const entries = this.#rows.flatMap((row, place) => stepsOf(row).map((step) => ({ place, row, step })));
     if (!entries.some(({ step }) => step.advantage !== null)) return null;
     const most = Math.max(1e-9, ...entries.map(({ step }) => Math.abs(step.advantage ?? 0)));
-    return card("anchors", "Advantages", null, this.#entries(address, entries, most));
-  }
-
-  /** @param {import("./address.js").Address} address @param {Entry[]} entries @param {number} most */
-  #anchor(address, entries, most) {
-    return h("div.anchor", {},
-      h("h3", {}, "state"),
-      scrolled("state-whole", "state", prose(stateText(entries[0]) || "(the beginning)")),
-      this.#entries(address, entries, most));
+    const states = Map.groupBy(entries.filter(({ step }) => step.anchor !== null), ({ step }) => step.anchor);
+    const shared = [...states].filter(([, own]) => own.length > 1);
+    if (!shared.length) {
+      const about = states.size > 0 && h("span.muted", {}, "No state was reached twice, so no step is compared with another.");
+      return card("anchors", "Advantages", about, this.#entries(address, entries, most));
+    }
+    const varies = (/** @type {Entry[]} */ [first, ...others]) =>
+      Number(others.some(({ step }) => step.return_ !== first.step.return_));
+    shared.sort(([, a], [, b]) => varies(b) - varies(a) || b.length - a.length);
+    const wanted = address.get("anchor");
+    const [anchor, own] = wanted === ALL ? [ALL, entries]
+      : [...states].find(([each]) => String(each) === wanted) ?? shared[0];
+    const button = (/** @type {number | string | null} */ each, /** @type {Child} */ text, /** @type {Entry[]} */ own) =>
+      h("li", {}, h("button.state", {
+        "aria-pressed": each === anchor, "data-key": `anchor ${each}`,
+        onclick: () => address.change({ anchor: each, step: null, rollout: null }, { replace: true }),
+      },
+      h("span.state-text", {}, text),
+      each !== ALL && h("span.muted", {}, `${count(own.length)} steps · ${rangeOf(own)}`),
+      h("span.dots", { "aria-hidden": "true" }, ...own.slice(0, 60).map(({ step }) =>
+        h("i", { style: { background: signedColor(step.advantage, most) } })))));
+    const about = `${count(shared.length)} states were reached by several steps; ${count(states.size - shared.length)} by one`;
+    return card("anchors", "The same state", h("span.muted", {}, about), h("div.halves", {},
+      h("ul.states", {},
+        ...shared.map(([each, own]) => button(each, inline(stateText(own[0]) || BEGINNING, 160), own)),
+        button(ALL, `all ${count(entries.length)} steps of the group`, entries)),
+      h("div.anchor", {},
+        anchor !== ALL && scrolled("state-whole", "state", h("h3", {}, "state"), prose(stateText(own[0]) || BEGINNING)),
+        this.#entries(address, own, most))));
   }
 
   /** @param {import("./address.js").Address} address @param {Entry[]} entries @param {number} most */
@@ -229,7 +205,12 @@ export class GroupView extends HTMLElement {
     const title = h("h3", {}, "the advantage of ", inline(row.id, 30), `, step ${step.index}`);
     const without = (/** @type {string} */ text) => h("div.arithmetic", {}, title, h("p.about", {}, text));
     if (step.advantage === null) return without("It has none: its score isn't valid.");
-    const formula = this.#at.length > MOST ? null : formulaOf(rollouts);
+    const size = this.#at.length;
+    if (size > ROWS) {
+      return without(`Recorded: ${signed(step.advantage)}. The arithmetic is written out for groups of at most ${ROWS} `
+        + `rollouts; this one has ${count(size)}.`);
+    }
+    const formula = formulaOf(rollouts);
     if (formula === null) {
       return without(`Recorded: ${signed(step.advantage)}. It is not computed by GiGPO, GRPO, Dr. GRPO or RLOO `
         + "from the rows of this group alone.");
@@ -254,6 +235,13 @@ export class GroupView extends HTMLElement {
 }
 customElements.define("g-group", GroupView);
 
+/** @param {import("./table.js").Table} table @returns {Map<string, number[]>} The rows of each group. */
+function groupsOf(table) {
+  const [values, codes] = [table.values("group"), table.codes("group")];
+  const rows = () => [...table.all].filter((row) => codes[row] >= 0);
+  return table.once("groups", () => Map.groupBy(rows(), (row) => values[codes[row]]));
+}
+
 /**
  * One line of the arithmetic.
  * @param {string} name
@@ -261,14 +249,21 @@ customElements.define("g-group", GroupView);
  * @param {number} value
  * @param {import("./advantage.js").Statistics} statistics
  */
-function term(name, symbol, value, { mean, deviation, divisor, of }) {
-  const difference = `${number(value)} − ${number(mean)}`;
-  if (divisor === 1) return `${name} = ${symbol} − μ = ${difference} = ${signed(of(value))}`;
-  if (divisor < 1 && deviation !== 0 && Math.abs(divisor - deviation - 1e-6) > 1e-9) {
-    return `${name} = (${symbol} − μ) · n / (n − 1) = (${difference}) / ${number(divisor)} = ${signed(of(value))}`;
-  }
+function term(name, symbol, value, { mean, deviation, divisor, divisorName, of }) {
+  // As many digits as it takes to compute it again.
+  const precise = (/** @type {number} */ value) => String(Number(value.toPrecision(6)));
+  const difference = `${precise(value)} − ${precise(mean)}`;
   const same = deviation === 0 ? "   (all are the same)" : "";
-  return `${name} = (${symbol} − μ) / (σ + 10⁻⁶) = (${difference}) / ${number(deviation)} = ${signed(of(value))}${same}`;
+  return divisorName
+    ? `${name} = (${symbol} − μ) / ${divisorName} = (${difference}) / ${precise(divisor)} = ${signed(of(value))}${same}`
+    : `${name} = ${symbol} − μ = ${difference} = ${signed(of(value))}${same}`;
+}
+
+/** @param {Entry[]} entries @returns {string} Their returns in words. */
+function rangeOf(entries) {
+  const returns = entries.map(({ step }) => step.return_ ?? 0);
+  const [low, high] = [Math.min(...returns), Math.max(...returns)];
+  return low === high ? `all return ${brief(low)}` : `returns ${brief(low)} to ${brief(high)}`;
 }
 
 /** @param {Row} message @returns {string} What an assistant did: its calls, or its text. */
@@ -284,17 +279,16 @@ function stateText({ row, step }) {
   const turns = [...messages.keys()].filter((place) => messages[place].role === "assistant");
   const before = messages.slice(0, turns[step.index] ?? 0);
   const last = before.findLast((/** @type {Row} */ each) => each.role !== "assistant");
-  return last ? messageText(last) : "";
+  return last ? messageText(last) || WITHOUT_TEXT : "";
 }
 
-/** @param {Row[][]} rollouts @returns {number} How many messages all of them begin with. */
-function commonPrefix(rollouts) {
-  const present = rollouts.filter((each) => each.length > 0);
-  if (present.length < 2) return 0;
-  const keyOf = (/** @type {Row} */ { role, content, tool_calls: calls = [] }) =>
-    JSON.stringify([role, content, calls?.map((/** @type {Row} */ call) => call?.function)]);
-  const keys = present.map((messages) => messages.map(keyOf));
-  let same = 0;
-  while (keys.every((own) => same < own.length && own[same] === keys[0][same])) same++;
-  return same;
+/** @param {Row} message @returns {string} The same for the same messages. */
+function keyOf({ role, content, tool_calls: calls = [] }) {
+  return JSON.stringify([role, content, calls?.map((/** @type {Row} */ call) => call?.function)]);
+}
+
+/** @param {string[]} a @param {string[]} b @returns {number} How many entries both begin with. */
+function commonPrefix(a, b) {
+  const place = a.findIndex((each, place) => each !== b[place]);
+  return place < 0 ? a.length : place;
 }

@@ -1,49 +1,32 @@
 /** The list of rows: any number of them, of which those in sight exist. */
 
-import { h } from "./dom.js";
+import { h, replaceContent } from "./dom.js";
 import { shortName } from "./filters.js";
 import { signedColor } from "./plots.js";
-import { inline, number } from "./text.js";
+import { brief, inline, number, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./source.js").Row} Row */
+/**
+ * @typedef {{kind: string, name: string, show: (row: number, known: Row | undefined) => Node | string}} Column
+ *   `kind`: its class; `known`: what was fetched of the row.
+ */
 
 const ROW_HEIGHT = 38; // pixels; as in the style sheet
 const MAX_HEIGHT = 8_000_000; // browsers don't scroll further than about 16 million pixels
 const CACHED = 3000;
-const MAX_COMPONENTS = 8;
-
-/** The texts of rows, fetched by the screenful. */
-class RowCache {
-  /** @type {Map<number, Row>} */ rows = new Map();
-  /** @type {Set<number>} */ #pending = new Set();
-
-  /** @param {Context} context @param {() => void} onArrival */
-  constructor(context, onArrival) {
-    this.table = context.table;
-    this.onArrival = onArrival;
-  }
-
-  /** @param {number[]} at */
-  async fetch(at) {
-    const missing = at.filter((row) => !this.rows.has(row) && !this.#pending.has(row));
-    if (!missing.length) return;
-    missing.forEach((row) => this.#pending.add(row));
-    try {
-      const found = await this.table.source.rows(this.table.info.index, missing, true);
-      if (this.rows.size > CACHED) this.rows.clear();
-      found.forEach((row, place) => this.rows.set(missing[place], row));
-      this.onArrival();
-    } finally {
-      missing.forEach((row) => this.#pending.delete(row));
-    }
-  }
-}
+const MAX_COMPONENTS = 6;
+const WIDTHS = /** @type {Record<string, string>} */ ({
+  id: "minmax(90px, 1.2fr)", group: "minmax(44px, 0.6fr)", score: "126px", signed: "72px", component: "58px",
+  turns: "40px", text: "minmax(100px, 4fr)",
+});
 
 /** The view of the rows that the filters keep. */
 export class List extends HTMLElement {
   /** @type {Context | null} */ #context = null;
-  /** @type {RowCache | null} */ #cache = null;
+  /** @type {Column[]} */ #columns = [];
+  /** @type {Map<number, Row>} */ #known = new Map();
+  #isFetching = false;
   /** @type {HTMLElement[]} */ #pool = [];
   #head = h("div.head", { role: "row" });
   #space = h("div.space", { role: "rowgroup" });
@@ -55,8 +38,6 @@ export class List extends HTMLElement {
   #current = -1;
   #settled = 0;
   #frame = 0;
-  /** @type {string[]} */ #components = [];
-  #most = 1;
 
   connectedCallback() {
     if (this.childElementCount) return;
@@ -72,16 +53,17 @@ export class List extends HTMLElement {
   /** @param {Context} context */
   async show(context) {
     const { table, rows } = context;
-    // The value of a Gate and that of its rubric are mostly the same.
-    this.#components = table.components.filter((name) => !name.endsWith(".rubric")).slice(0, MAX_COMPONENTS);
-    await table.load(["score", "status", "group", "turns", "before", "after", ...this.#components]);
+    const components = table.distinctComponents.slice(0, MAX_COMPONENTS);
+    await table.load(["score", "group", "turns", "before", "after", "difference", "advantage.mean", ...components]);
     const before = this.#context;
-    this.#context = context;
-    if (this.#cache?.table !== table) this.#cache = new RowCache(context, () => this.#requestFrame());
-    this.#most = Math.max(1e-9, ...this.#columns.map((name) => {
-      const [low, high] = table.extent(name);
-      return Math.max(Math.abs(low) || 0, Math.abs(high) || 0);
-    }));
+    this.#context = context; // with its columns: the rows may be drawn at any time
+    if (before?.table !== table) {
+      this.#known.clear();
+      this.#pool = [];
+      this.#space.replaceChildren();
+      this.#columns = columnsOf(table, components);
+      this.style.setProperty("--columns", this.#columns.map(({ kind }) => WIDTHS[kind]).join(" "));
+    }
     if (before?.rows !== rows) {
       const open = context.address.integer("row");
       this.#current = open === null ? -1 : rows.indexOf(open);
@@ -95,26 +77,17 @@ export class List extends HTMLElement {
     this.#draw();
   }
 
-  /** The columns that have numbers: the score, or those of a diff. */
-  get #columns() {
-    const { table } = /** @type {Context} */ (this.#context);
-    return ["score", "before", "after"].filter((name) => table.has(name));
-  }
-
   #showHead() {
     const { address, table } = /** @type {Context} */ (this.#context);
     const sort = address.get("sort");
-    const titles = ["id", "group", ...this.#columns, "components", "turns", "text"];
-    this.#head.replaceChildren(...titles.map((name) => {
-      if (!table.has(name)) {
-        const about = name === "components" ? this.#components.map(shortName).join(", ") : null;
-        return h(`span.${name}`, { role: "columnheader", title: about }, name);
-      }
-      const isDown = sort === `-${name}`;
-      const state = sort === name ? "ascending" : isDown ? "descending" : "none";
-      const next = isDown ? null : sort === name ? `-${name}` : name;
-      return h(`span.${name}`, { role: "columnheader", "aria-sort": state },
-        h("button.sorter", { onclick: () => address.change({ sort: next }, { replace: true }) }, name));
+    replaceContent(this.#head, ...this.#columns.map(({ kind, name }) => {
+      const last = name.slice(name.lastIndexOf(".") + 1);
+      const isUnique = this.#columns.filter((each) => each.name.endsWith(`.${last}`)).length < 2;
+      const title = inline(kind === "component" && isUnique ? last : shortName(name).replace(".mean", ""));
+      if (!table.has(name)) return h(`span.${kind}`, { role: "columnheader" }, title);
+      const [state, next] = { [name]: ["ascending", `-${name}`], [`-${name}`]: ["descending", null] }[sort] ?? ["none", name];
+      return h(`span.${kind}`, { role: "columnheader", "aria-sort": state, title: shortName(name) },
+        h("button.sorter", { "data-key": name, onclick: () => address.change({ sort: next }, { replace: true }) }, title));
     }));
   }
 
@@ -151,25 +124,36 @@ export class List extends HTMLElement {
       line.hidden = offset >= amount;
       if (offset < amount) this.#fill(line, first + offset, base + offset * ROW_HEIGHT);
     });
-    const at = Array.from(rows.subarray(first, first + amount));
+    const missing = [...rows.subarray(first, first + amount)].filter((row) => !this.#known.has(row));
     clearTimeout(this.#settled);
-    if (at.every((row) => this.#cache?.rows.has(row))) return;
     // While the list is scrolled fast, nothing is fetched.
-    this.#settled = setTimeout(() => this.#cache?.fetch(at), 60);
+    if (missing.length && !this.#isFetching) this.#settled = setTimeout(() => this.#fetch(missing), 60);
+  }
+
+  /** @param {number[]} at */
+  async #fetch(at) {
+    const { table } = /** @type {Context} */ (this.#context);
+    this.#isFetching = true;
+    try {
+      const found = await table.source.rows(table.info.index, at, true);
+      if (this.#context?.table !== table) return;
+      if (this.#known.size > CACHED) this.#known.clear();
+      found.forEach((row, place) => this.#known.set(at[place], row));
+    } finally { this.#isFetching = false;
+      this.#requestFrame();
+    }
   }
 
   #newLine() {
-    const names = ["id", "group", ...this.#columns, "components", "turns", "text"];
-    const line = h("div.line", { role: "row" }, ...names.map((name) => h(`span.${name}`, { role: "gridcell" })));
+    const line = h("div.line", { role: "row" }, ...this.#columns.map(({ kind }) => h(`span.${kind}`, { role: "gridcell" })));
     this.#space.append(line);
     return line;
   }
 
   /** @param {HTMLElement} line @param {number} place @param {number} top */
   #fill(line, place, top) {
-    const { table, rows } = /** @type {Context} */ (this.#context);
-    const row = rows[place];
-    const known = this.#cache?.rows.get(row);
+    const row = /** @type {Context} */ (this.#context).rows[place];
+    const known = this.#known.get(row);
     line.style.transform = `translateY(${top}px)`;
     line.classList.toggle("current", place === this.#current);
     const state = `${row} ${known !== undefined}`;
@@ -178,20 +162,7 @@ export class List extends HTMLElement {
     line.setAttribute("data-place", String(place));
     line.setAttribute("id", `row-${place}`);
     line.setAttribute("aria-rowindex", String(place + 2));
-    const cells = /** @type {HTMLElement[]} */ ([...line.children]);
-    const isCategory = table.columns.get("group")?.type === "category";
-    const group = isCategory ? table.values("group")[table.codes("group")[row]] : known?.group;
-    cells[0].replaceChildren(known ? inline(known.id ?? `line ${row + 1}`, 60) : "…");
-    cells[1].replaceChildren(inline(group ?? "", 40));
-    this.#columns.forEach((name, index) =>
-      cells[2 + index].replaceChildren(scoreMark(table.numbers(name)[row], this.#most)));
-    const [components, turns, text] = cells.slice(2 + this.#columns.length);
-    components.replaceChildren(...this.#components.map((name) =>
-      componentMark(shortName(name), table.numbers(name)[row])));
-    turns.textContent = table.has("turns") ? String(table.numbers("turns")[row] || "") : "";
-    const shown = known?.error ?? known?.text ?? "";
-    text.replaceChildren(inline(shown, 160));
-    text.classList.toggle("is-failed", Boolean(known?.error));
+    this.#columns.forEach(({ show }, index) => line.children[index].replaceChildren(show(row, known)));
   }
 
   /** @param {KeyboardEvent} event */
@@ -234,11 +205,39 @@ export class List extends HTMLElement {
     const { rows, address } = /** @type {Context} */ (this.#context);
     if (place < 0 || place >= rows.length) return;
     this.#current = place;
-    const view = address.get("view") === "diff" ? "diff" : "rollout";
-    address.change({ view, row: rows[place], group: null, step: null });
+    address.change({ view: "rollout", row: rows[place], group: null, step: null });
   }
 }
 customElements.define("g-list", List);
+
+/** @param {import("./table.js").Table} table @param {string[]} components @returns {Column[]} */
+function columnsOf(table, components) {
+  const scores = ["score", "before", "after"].filter((name) => table.has(name));
+  const greatest = (/** @type {string[]} */ names) =>
+    Math.max(1e-9, ...names.flatMap((name) => table.extent(name)).map((each) => Math.abs(each) || 0));
+  const most = greatest(scores);
+  const numberColumn = (/** @type {string} */ kind, /** @type {string} */ name) => {
+    const [values, strongest] = [table.numbers(name), kind === "component" ? 1 : greatest([name])];
+    return { kind, name, show: (/** @type {number} */ row) => numberMark(kind, values[row], strongest) };
+  };
+  const isCategory = table.columns.get("group")?.type === "category";
+  const turns = table.has("turns") ? table.numbers("turns") : null;
+  return [
+    { kind: "id", name: "id", show: (row, known) => (known ? inline(known.id ?? `line ${row + 1}`, 60) : "…") },
+    {
+      kind: "group", name: "group",
+      show: (row, known) => inline((isCategory ? table.values("group")[table.codes("group")[row]] : known?.group) ?? "", 40),
+    },
+    ...scores.map((name) => ({ kind: "score", name, show: (/** @type {number} */ row) => scoreMark(table.numbers(name)[row], most) })),
+    ...["difference", "advantage.mean"].filter((name) => table.has(name)).map((name) => numberColumn("signed", name)),
+    ...components.map((name) => numberColumn("component", name)),
+    ...(turns ? [{ kind: "turns", name: "turns", show: (/** @type {number} */ row) => String(turns[row] || "") }] : []),
+    {
+      kind: "text", name: "text",
+      show: (_, known) => h(known?.error ? "span.is-failed" : "span", {}, inline(known?.error ?? known?.text ?? "", 160)),
+    },
+  ];
+}
 
 /**
  * A score as a bar and a number; a failure is marked as one, and a 0 is an empty bar.
@@ -246,18 +245,16 @@ customElements.define("g-list", List);
  * @param {number} most
  * @returns {HTMLElement}
  */
-export function scoreMark(value, most) {
+function scoreMark(value, most) {
   if (value !== value) return h("span.tag.failed", {}, "failed");
   const bar = h("i", { style: { width: `${Math.min(100, (100 * Math.abs(value)) / most)}%` } });
   const kind = value === 0 ? "zero" : value < 0 ? "below" : "above";
   return h(`span.score-mark.${kind}`, {}, h("span.track", {}, bar), h("b", {}, number(value)));
 }
 
-/** @param {string} name @param {number} value */
-function componentMark(name, value) {
-  const isAbsent = value !== value;
-  return h(isAbsent ? "i.absent" : value === 0 ? "i.zero" : "i", {
-    title: `${name}: ${isAbsent ? "not evaluated" : number(value)}`,
-    style: isAbsent ? {} : { background: signedColor(value, 1) },
-  });
+/** @param {string} kind @param {number} value @param {number} most @returns {HTMLElement} A number on its colour. */
+function numberMark(kind, value, most) {
+  if (value !== value) return h("span.value-mark.absent", { title: "not evaluated" }, "–");
+  const style = { background: signedColor(value, most, 45) };
+  return h(value === 0 ? "span.value-mark.zero" : "span.value-mark", { style }, kind === "signed" ? signed(value) : brief(value));
 }

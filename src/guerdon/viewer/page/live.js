@@ -1,7 +1,7 @@
 /** The server's sessions and metrics as charts. */
 
 import { card, h, replaceContent } from "./dom.js";
-import { CURVE_COLORS, curves, plot } from "./plots.js";
+import { curves, plot, styleOf } from "./plots.js";
 import { brief, count } from "./text.js";
 import { asked } from "./weights.js";
 
@@ -38,10 +38,7 @@ export function metricsOf(text) {
 export class Live extends HTMLElement {
   /** @type {Sample[]} */ #samples = [];
   #timer = 0;
-  #parts = CHARTS.map((chart) => {
-    const picture = plot("chart", (...size) => this.#drawn(chart)(...size));
-    return { chart, picture, last: h("span.last") };
-  });
+  #parts = CHARTS.map((chart) => ({ chart, picture: plot("chart"), last: h("span.last") }));
   #note = h("p.note.is-failed", { role: "status", hidden: true });
 
   connectedCallback() {
@@ -72,7 +69,7 @@ export class Live extends HTMLElement {
     for (const { chart, picture, last } of this.#parts) {
       const value = this.#values(chart).at(-1) ?? NaN;
       replaceContent(last, Number.isNaN(value) ? "–" : chart.text(value));
-      picture.redraw();
+      picture.show(this.#drawn(chart));
     }
   }
 
@@ -89,7 +86,7 @@ export class Live extends HTMLElement {
     const most = Math.max(1, ...y.filter((value) => !Number.isNaN(value)));
     const within = /** @type {[number, number]} */ ([0, 1.1 * most]);
     // The axis has a minute at least, whatever is known of it.
-    const curve = { name: chart.title, color: chart.color ?? CURVE_COLORS[0], x: [-60, ...x, 0], y: [NaN, ...y, NaN] };
+    const curve = { name: chart.title, color: chart.color ?? styleOf(0).color, x: [-60, ...x, 0], y: [NaN, ...y, NaN] };
     return curves([curve], { label: chart.title, xLabel: "seconds", within });
   }
 }

@@ -3,7 +3,7 @@
 import { Address, filterKey } from "./address.js";
 import { DiffView } from "./diff.js";
 import { choice, h, replaceContent } from "./dom.js";
-import { inWords, kept, matching } from "./filters.js";
+import { inWords, testsOf } from "./filters.js";
 import { GroupView } from "./group.js";
 import { listenToKeys } from "./keys.js";
 import { List } from "./list.js";
@@ -34,6 +34,7 @@ const VIEWS = /** @type {Record<string, string[]>} */ ({
 });
 const SEARCH_DELAY = 250; // milliseconds
 const RETRY = 5000; // milliseconds, while the server doesn't answer
+const IN_FILE = "place in the file"; // the order without a column
 
 /** The whole page. */
 export class App extends HTMLElement {
@@ -50,7 +51,7 @@ export class App extends HTMLElement {
   #search = /** @type {HTMLInputElement} */ (h("input", {
     type: "search", placeholder: "Search ids and messages", "aria-label": "Search ids and messages",
   }));
-  #theme = themeButton();
+  #theme = themeButton(() => this.#show());
   #chips = h("div.chips", { role: "group", "aria-label": "Filters" });
   #main = h("main", { tabindex: "-1" });
   #status = statusNote();
@@ -83,7 +84,7 @@ export class App extends HTMLElement {
   }
 
   get #view() {
-    const views = VIEWS[this.#table.info.kind] ?? VIEWS.rows;
+    const views = VIEWS[this.#table.info.kind];
     const wanted = this.#address.get("view");
     return views.includes(wanted) ? wanted : views[0];
   }
@@ -119,16 +120,15 @@ export class App extends HTMLElement {
     const key = JSON.stringify([table.info.index, table.rows, [...filters], sort, text]);
     if (this.#selected?.key === key) return this.#selected;
     await table.load([...filters.keys()]);
-    const mask = matching(table, filters);
-    let isCut = false;
-    if (text) {
-      const found = await this.#source.search(table.info.index, text);
-      const has = new Uint8Array(table.rows);
-      for (const row of found.rows) has[row] = 1;
-      for (let row = 0; row < mask.length; row++) mask[row] &= has[row];
-      isCut = found.isCut;
+    const tests = testsOf(table, filters);
+    const found = text ? await this.#source.search(table.info.index, text) : null;
+    const isCut = found?.isCut ?? false;
+    if (found) {
+      const wanted = new Set(found.rows);
+      tests.push((row) => wanted.has(row));
     }
-    const rows = kept(await table.order(sort), mask);
+    const order = await table.order(sort);
+    const rows = tests.length ? order.filter((row) => tests.every((test) => test(row))) : order;
     this.#selected = { key, rows, isCut };
     return this.#selected;
   }
@@ -136,44 +136,54 @@ export class App extends HTMLElement {
   #showBar() {
     const { info } = this.#table;
     const titles = this.#tables.map((each) => `${each.info.index + 1}. ${each.info.name}`);
-    const open = (/** @type {string} */ title) => {
-      location.hash = `#file=${titles.indexOf(title)}`;
-    };
     replaceContent(this.#files, titles.length > 1
-      ? choice("File", titles, titles[info.index], open)
+      ? choice("File", titles, titles[info.index], (title) => (location.hash = `#file=${titles.indexOf(title)}`))
       : h("span.file", { title: info.name }, inline(info.name, 60)));
-    const others = this.#tables.filter((each) => each.info.kind === "rows").length > 1;
-    const views = (VIEWS[info.kind] ?? VIEWS.rows).filter((name) => name !== "diff" || others || info.kind === "diff");
+    const canDiff = info.kind === "diff" || this.#tables.filter((each) => each.info.kind === "rows").length > 1;
+    const views = VIEWS[info.kind].filter((name) => name !== "diff" || canDiff);
     const current = this.#view;
     replaceContent(this.#tabs, ...views.map((name) => h("a", {
       href: this.#address.link({ view: name, step: null }), "data-key": `tab ${name}`,
       "aria-current": name === current ? "page" : null,
     }, name[0].toUpperCase() + name.slice(1))));
-    const text = this.#address.get("q");
-    if (document.activeElement !== this.#search) this.#search.value = text;
-    this.#search.hidden = !["rows", "diff"].includes(info.kind);
+    if (document.activeElement !== this.#search) this.#search.value = this.#address.get("q");
+    this.#search.hidden = this.#chips.hidden = !["rows", "diff"].includes(info.kind);
   }
 
   /** @param {Table} table @param {{rows: Int32Array, isCut: boolean}} selected */
   #showChips(table, { rows, isCut }) {
     const { filters } = this.#address;
-    const chip = (/** @type {string} */ text, /** @type {string} */ parameter) => h("button.chip", {
-      "data-key": `chip ${parameter}`, title: "Remove this filter",
-      onclick: () => this.#address.change({ [parameter]: null }),
-    }, inline(text, 80), h("span", { "aria-hidden": "true" }, " ×"));
     const text = this.#address.get("q");
-    const chips = [...filters].map(([name, values]) => chip(inWords(name, values), filterKey(name)));
-    if (text) chips.push(chip(`text: ${text}`, "q"));
-    const parameters = ["q", ...[...filters.keys()].map(filterKey)];
-    const clear = () => this.#address.change(Object.fromEntries(parameters.map((name) => [name, null])));
+    const chips = [...filters].map(([name, values]) => ({ key: filterKey(name), about: inWords(name, values) }));
+    if (text) chips.push({ key: "q", about: `text: ${text}` });
+    const remove = (/** @type {string[]} */ keys) => () =>
+      this.#address.change(Object.fromEntries(keys.map((key) => [key, null])));
     const size = `${count(table.rows)} rows`;
     const { note = "" } = table.info;
-    this.#chips.hidden = !["rows", "diff"].includes(table.info.kind);
     replaceContent(this.#chips,
       h("span.amount", {}, rows.length === table.rows ? size : `${count(rows.length)} of ${size}`),
-      ...chips, chips.length > 1 && h("button.link", { "data-key": "clear", onclick: clear }, "clear all"),
+      ...chips.map(({ key, about }) => h("button.chip", {
+        "data-key": `chip ${key}`, title: "Remove this filter", onclick: remove([key]),
+      }, inline(about, 80), h("span", { "aria-hidden": "true" }, " ×"))),
+      chips.length > 1
+        && h("button.link", { "data-key": "clear", onclick: remove(chips.map(({ key }) => key)) }, "clear all"),
       isCut && h("span.muted", {}, "the search took too long and is incomplete"),
-      note && h("span.muted", {}, inline(note, 300)));
+      note && h("span.muted", {}, inline(note, 300)),
+      this.#sortControls(table));
+  }
+
+  /** @param {Table} table */
+  #sortControls(table) {
+    const sort = this.#address.get("sort");
+    const [name, isDown] = [sort.replace(/^-/, ""), sort.startsWith("-")];
+    const order = (/** @type {string | null} */ sort) => this.#address.change({ sort }, { replace: true });
+    const names = [IN_FILE, ...table.columns.keys()];
+    return h("span.sort", {}, h("span.muted", {}, "sort by"),
+      choice("Sort by", names, name || IN_FILE, (chosen) => order(chosen === IN_FILE ? null : chosen)),
+      h("button", {
+        "aria-label": "Reverse the order", title: "Reverse the order", "data-key": "reverse",
+        disabled: !name, onclick: () => order(isDown ? name : `-${name}`),
+      }, isDown ? "↓" : "↑"));
   }
 
   /** Shows the new rows of files that grow. */
@@ -194,21 +204,18 @@ export class App extends HTMLElement {
   }
 
   #shortcuts() {
-    const open = (/** @type {string} */ view) => () => this.#address.change({ view, step: null });
     const move = (/** @type {number} */ step) => () => {
       const view = this.#view === "overview" ? this.#below : this.#views[this.#view];
       view.move?.(step);
     };
+    const views = ["overview", "list", "rollout", "group", "diff"].map((view) => (
+      { key: view[0], about: view, run: () => this.#address.change({ view, step: null }) }));
     return [
       { key: "j", about: "next row, or next group", run: move(1) },
       { key: "k", about: "previous row, or previous group", run: move(-1) },
       { key: "Enter", about: "open the row", run: () => this.#openRow() },
       { key: "/", about: "search", run: () => this.#search.focus() },
-      { key: "o", about: "overview", run: open("overview") },
-      { key: "l", about: "list", run: open("list") },
-      { key: "r", about: "rollout", run: open("rollout") },
-      { key: "g", about: "group", run: open("group") },
-      { key: "d", about: "diff", run: open("diff") },
+      ...views,
       { key: "t", about: "change the theme", run: () => this.#theme.click() },
       { key: "Escape", about: "leave the search, or the rollout", run: () => this.#leave() },
     ];

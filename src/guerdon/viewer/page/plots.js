@@ -1,51 +1,46 @@
 /** Plots: histograms, intervals, matrices, scatter plots and curves, in SVG and on canvas. */
 
 import { h, replaceContent, svg, useArrowKeys } from "./dom.js";
+import { NONE } from "./filters.js";
 import { extent, multiple, roundStep } from "./table.js";
 import { brief, count } from "./text.js";
 
-/** @typedef {(width: number, height: number) => Element[]} Draw */
+/** @typedef {(width: number, height: number, color: string) => Element[]} Draw */
 
-/** Redraws its content when its width or the theme changes; its height is fixed by its class. */
+/** A drawing that is as wide as its box; its height is fixed by its class. */
 export class Plot extends HTMLElement {
-  /** @type {Draw} */ draw = () => [];
-  #observer = new ResizeObserver(() => this.redraw());
-  #scheme = matchMedia("(prefers-color-scheme: dark)");
-  #redraw = () => this.redraw();
+  /** @type {Draw} */ #draw = () => [];
+  #observer = new ResizeObserver(() => this.show(this.#draw));
 
   connectedCallback() {
     this.#observer.observe(this);
-    this.#scheme.addEventListener("change", this.#redraw);
-    document.addEventListener("theme", this.#redraw);
   }
 
   disconnectedCallback() {
     this.#observer.disconnect();
-    this.#scheme.removeEventListener("change", this.#redraw);
-    document.removeEventListener("theme", this.#redraw);
   }
 
-  redraw() {
+  /** @param {Draw} draw Called now, and when the width changes. */
+  show(draw) {
+    this.#draw = draw;
     const { clientWidth, clientHeight } = this;
-    if (clientWidth > 100) replaceContent(this, ...this.draw(clientWidth, clientHeight));
+    if (clientWidth > 100) replaceContent(this, ...draw(clientWidth, clientHeight, getComputedStyle(this).color));
   }
 }
 customElements.define("g-plot", Plot);
 
-/**
- * @param {string} shape A class that sets the height.
- * @param {Draw} draw
- * @returns {Plot}
- */
-export function plot(shape, draw) {
-  const element = /** @type {Plot} */ (h(`g-plot.${shape}`));
-  element.draw = draw;
-  return element;
+/** @param {string} shape A class that sets the height. @returns {Plot} */
+export function plot(shape) {
+  return /** @type {Plot} */ (h(`g-plot.${shape}`));
 }
 
 // Scales -------------------------------------------------------------------------------------------
 
-/** @typedef {{(value: number): number, domain: [number, number], ticks: number[]}} Scale */
+/**
+ * @typedef {{(value: number): number, domain: [number, number], ticks: number[],
+ *   invert: (pixel: number) => number}} Scale
+ * @typedef {{left: number, right: number, top: number, bottom: number}} Box In pixels.
+ */
 
 /**
  * A linear scale; its ticks are at round numbers.
@@ -57,44 +52,37 @@ export function plot(shape, draw) {
 export function scale(domain, range, most = 6) {
   let [low, high] = domain;
   if (!(high > low)) [low, high] = Number.isFinite(low) ? [low - 0.5, low + 0.5] : [0, 1];
-  const of = (/** @type {number} */ value) =>
-    range[0] + ((value - low) / (high - low)) * (range[1] - range[0]);
+  const of = (/** @type {number} */ value) => range[0] + ((value - low) / (high - low)) * (range[1] - range[0]);
   const step = roundStep((high - low) / most);
   const ticks = [];
   for (let n = Math.ceil(low / step - 1e-9); n <= high / step + 1e-9; n++) ticks.push(multiple(n, step));
-  return Object.assign(of, { domain: /** @type {[number, number]} */ ([low, high]), ticks });
+  const invert = (/** @type {number} */ pixel) =>
+    Number((low + ((pixel - range[0]) / (range[1] - range[0])) * (high - low)).toPrecision(4));
+  return Object.assign(of, { domain: /** @type {[number, number]} */ ([low, high]), ticks, invert });
+}
+
+/** @param {number} width @param {number} height */
+function sizeOf(width, height) {
+  return { width, height, viewBox: `0 0 ${width} ${height}` };
 }
 
 /**
  * Axes with light grid lines.
  * @param {Scale} x
  * @param {Scale} y
- * @param {{left: number, right: number, top: number, bottom: number}} box In pixels.
+ * @param {Box} box
+ * @param {string} [xLabel]
+ * @param {string} [yLabel]
  * @returns {SVGElement}
  */
-export function axes(x, y, box) {
-  const group = svg("g.axes", { "aria-hidden": "true" });
-  for (const tick of y.ticks) {
-    const at = Math.round(y(tick)) + 0.5;
-    group.append(
-      svg("line", { x1: box.left, x2: box.right, y1: at, y2: at }),
-      svg("text", { x: box.left - 6, y: at + 3.5, "text-anchor": "end" }, brief(tick)),
-    );
-  }
-  for (const tick of x.ticks) {
-    const at = x(tick);
-    group.append(svg("text", { x: at, y: box.bottom + 15, "text-anchor": "middle" }, brief(tick)));
-  }
-  return group;
-}
-
-/** @param {string} name A variable of the style sheet. @returns {[number, number, number]} */
-export function colorOf(name) {
-  const probe = h("span", { style: { color: `var(${name})` } });
-  document.body.append(probe);
-  const color = getComputedStyle(probe).color;
-  probe.remove();
-  return /** @type {[number, number, number]} */ ((color.match(/[\d.]+/g) ?? []).slice(0, 3).map(Number));
+function axes(x, y, { left, right, top, bottom }, xLabel = "", yLabel = "") {
+  const rows = y.ticks.map((tick) => ({ tick, at: Math.round(y(tick)) + 0.5 }));
+  return svg("g.axes", { "aria-hidden": "true" },
+    ...rows.map(({ at }) => svg("path", { d: `M${left} ${at}H${right}` })),
+    ...rows.map(({ tick, at }) => svg("text", { x: left - 6, y: at + 3.5, "text-anchor": "end" }, brief(tick))),
+    ...x.ticks.map((tick) => svg("text", { x: x(tick), y: bottom + 15, "text-anchor": "middle" }, brief(tick))),
+    svg("text.axis", { x: (left + right) / 2, y: bottom + 30, "text-anchor": "middle" }, xLabel),
+    svg("text.axis", { transform: `translate(9 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, yLabel));
 }
 
 /**
@@ -128,98 +116,90 @@ export function gauge(value, most) {
 
 /**
  * @typedef {{label: string, title: string, text: string, count: number, total: number,
- *   kind: "bar" | "zero" | "none" | "failed", isChosen: boolean}} Bar `text` is the filter.
+ *   kind: "bar" | "zero" | "below" | "none" | "failed", isChosen: boolean}} Bar `text` is the filter.
+ * @typedef {{name: string, none?: "none" | "failed", chosen?: string[],
+ *   choose: (text: string, isAdded: boolean) => void}} HistogramOptions `name`: what the numbers are;
+ *   `none`: what a row without a number is; `chosen`: the filters of the column.
  */
 
 /**
- * The bars of a column's histogram.
+ * A histogram whose bars are buttons: the rows shown in front of all rows. Zeros and rows without a
+ * number have bars of their own.
  * @param {import("./table.js").Binned} binned
  * @param {Int32Array} rows The rows shown.
- * @param {string} name What the numbers are.
- * @param {string[]} chosen The filters of the column.
- * @returns {Bar[]}
- */
-export function barsOf(binned, rows, name, chosen) {
-  const counts = binned.count(rows);
-  return binned.bins.map(({ low, high, text }, place) => ({
-    label: brief(low), title: low === high ? `${name} is ${low}` : `${name} in ${text}`, text,
-    count: counts[place], total: binned.whole[place], isChosen: chosen.includes(text),
-    kind: low === 0 && high === 0 ? "zero" : "bar",
-  }));
-}
-
-/**
- * A histogram whose bars are buttons: the rows shown in front of all rows.
- * @param {Bar[]} bars
- * @param {{label: string, isScale: boolean, choose: (text: string, isAdded: boolean) => void}} options
- *   `isScale`: the bars are intervals, whose edges are labelled.
+ * @param {HistogramOptions} options
  * @returns {Draw}
  */
-export function histogram(bars, { label, isScale, choose }) {
+export function histogram(binned, rows, options) {
+  const bars = barsOf(binned, rows, options);
+  const isScale = binned.bins.some(({ low, high }) => low !== high); // then the edges are labelled
   return (width, height) => {
     const apart = bars.filter((bar) => bar.kind === "failed" || bar.kind === "none").length;
     const box = { left: 48, right: width - 4, top: 16, bottom: height - 22 };
     const gap = apart ? 18 : 0;
-    const slot = (box.right - box.left - gap) / Math.max(bars.length, 4);
-    const most = Math.max(1, ...bars.map((bar) => bar.total));
-    const y = scale([0, most], [box.bottom, box.top], 4);
-    const x = scale([0, 1], [box.left, box.right]);
-    x.ticks = [];
-    const group = svg("g", { role: "group", "aria-label": label });
+    const slot = Math.min((box.right - box.left - gap) / bars.length, 150);
+    const y = scale([0, Math.max(1, ...bars.map((bar) => bar.total))], [box.bottom, box.top], 4);
+    const x = Object.assign(scale([0, 1], [box.left, box.right]), { ticks: [] });
+    const group = svg("g", { role: "group", "aria-label": `Distribution of ${options.name}` });
     const room = Math.max(1, Math.ceil(44 / slot));
     bars.forEach((bar, place) => {
       const left = box.left + place * slot + (place >= bars.length - apart ? gap : 0);
-      group.append(barOf(bar, { left, slot, y, bottom: box.bottom, choose }));
-      const isEdge = isScale && bar.kind === "bar";
-      if (bar.kind !== "bar" || place % room === 0 || slot > 44) {
-        const at = isEdge ? left : left + slot / 2;
-        const isCrowded = isEdge && bars.some((each, other) => each.kind === "zero" && Math.abs(other - place) < room);
-        if (!isCrowded) group.append(labelOf(bar.label, at, height - 6));
-      }
+      group.append(barOf(bar, { left, slot, y, choose: options.choose }));
+      const isInterval = bar.kind === "bar" || bar.kind === "below";
+      const isEdge = isScale && isInterval;
+      const isCrowded = isEdge && bars.some(({ kind }, other) => kind === "zero" && Math.abs(other - place) < room);
+      if (isCrowded || (isInterval && place % room !== 0)) return;
+      const labelled = { x: isEdge ? left : left + slot / 2, y: height - 6, "text-anchor": "middle" };
+      group.append(svg("text.tick", { ...labelled, "aria-hidden": "true" }, bar.label));
     });
     useArrowKeys(group, ".bar");
-    const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, axes(x, y, box), group);
-    return [picture];
+    return [svg("svg", sizeOf(width, height), axes(x, y, box), group)];
   };
 }
 
-/** @param {string} label @param {number} x @param {number} y */
-function labelOf(label, x, y) {
-  return svg("text.tick", { x, y, "text-anchor": "middle", "aria-hidden": "true" }, label);
+/**
+ * @param {import("./table.js").Binned} binned
+ * @param {Int32Array} rows
+ * @param {HistogramOptions} options
+ * @returns {Bar[]}
+ */
+function barsOf(binned, rows, { name, none = "none", chosen = [] }) {
+  const counts = binned.count(rows);
+  const described = binned.bins.map(({ low, high, text }) => ({
+    label: brief(low), title: low === high ? `${name} is ${low}` : `${name} in ${text}`, text,
+    kind: low === 0 && high === 0 ? "zero" : high <= 0 ? "below" : "bar",
+  }));
+  described.push({ label: none, title: none === "failed" ? none : `no ${name}`, text: NONE, kind: none });
+  const bars = described.map((bar, place) =>
+    ({ ...bar, count: counts[place], total: binned.whole[place], isChosen: chosen.includes(bar.text) }));
+  return /** @type {Bar[]} */ (bars.filter((bar) => bar.text !== NONE || bar.total > 0));
 }
 
 /**
  * @param {Bar} bar
- * @param {{left: number, slot: number, y: Scale, bottom: number,
- *   choose: (text: string, isAdded: boolean) => void}} place
+ * @param {{left: number, slot: number, y: Scale, choose: HistogramOptions["choose"]}} place
  */
-function barOf(bar, { left, slot, y, bottom, choose }) {
+function barOf(bar, { left, slot, y, choose }) {
   const inset = Math.min(slot * 0.12, 3);
-  const wide = Math.min(slot - 2 * inset, 120);
-  const start = left + (slot - wide) / 2;
+  const [start, width, bottom] = [left + inset, slot - 2 * inset, y(0)];
   const rectangle = (/** @type {string} */ kind, /** @type {number} */ amount) => {
-    const high = amount ? Math.max(bottom - y(amount), 1.5) : 0;
-    return svg(`rect.${kind}`, { x: start, width: wide, y: bottom - high, height: high, rx: Math.min(2, high / 2) });
+    const height = amount ? Math.max(bottom - y(amount), 1.5) : 0;
+    return svg(`rect.${kind}`, { x: start, width, y: bottom - height, height, rx: Math.min(2, height / 2) });
   };
-  const activate = (/** @type {Event} */ event) => {
-    const { shiftKey, ctrlKey, metaKey } = /** @type {MouseEvent} */ (event);
+  const about = `${bar.title}: ${count(bar.count)} of ${count(bar.total)} rows`;
+  const onclick = (/** @type {MouseEvent} */ { shiftKey, ctrlKey, metaKey }) =>
     choose(bar.text, shiftKey || ctrlKey || metaKey);
-  };
   return svg(
     `g.bar.${bar.kind}${bar.isChosen ? ".chosen" : ""}`,
     {
-      role: "button",
-      "aria-pressed": bar.isChosen,
-      "aria-label": `${bar.title}: ${count(bar.count)} of ${count(bar.total)} rows`,
-      "data-key": `bar ${bar.text}`,
-      onclick: activate,
-      onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      role: "button", "aria-pressed": bar.isChosen, "aria-label": about, "data-key": `bar ${bar.text}`, onclick,
+      onkeydown: (/** @type {any} */ event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();
-        activate(event);
+        onclick(event);
       },
     },
-    svg("title", {}, `${bar.title}: ${count(bar.count)} of ${count(bar.total)} rows`),
+    svg("title", {}, about),
     svg("rect.hit", { x: left, y: 0, width: slot, height: bottom }),
     rectangle("whole", bar.total),
     rectangle("part", bar.count),
@@ -229,6 +209,8 @@ function barOf(bar, { left, slot, y, bottom, choose }) {
 }
 
 // Scatter ------------------------------------------------------------------------------------------
+
+const MAX_POINTS = 200_000; // of more rows, some are drawn
 
 /**
  * @typedef {{x: Float64Array, y: Float64Array, rows: Int32Array, xLabel: string, yLabel: string,
@@ -243,36 +225,33 @@ function barOf(bar, { left, slot, y, bottom, choose }) {
  * @returns {Draw}
  */
 export function scatter(options) {
-  return (width, height) => {
+  return (width, height, color) => {
     const box = { left: 46, right: width - 8, top: 8, bottom: height - 34 };
     const x = scale(padded(options.domains[0]), [box.left, box.right]);
     const y = scale(padded(options.domains[1]), [box.bottom, box.top]);
     const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const density = Math.min(devicePixelRatio, 2);
     [canvas.width, canvas.height] = [Math.round(width * density), Math.round(height * density)];
-    drawPoints(canvas, options, (value) => x(value) * density, (value) => y(value) * density);
-    const label = `${options.yLabel} over ${options.xLabel}, ${count(options.rows.length)} rows`;
-    const middle = (box.top + box.bottom) / 2;
-    const picture = svg(
-      "svg.brush",
-      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-      axes(x, y, box),
-      options.isSquare && svg("line.diagonal", {
-        x1: x(x.domain[0]), y1: y(x.domain[0]), x2: x(x.domain[1]), y2: y(x.domain[1]),
-      }),
-      svg("text.axis", { x: (box.left + box.right) / 2, y: height - 2, "text-anchor": "middle" }, options.xLabel),
-      svg("text.axis", { transform: `translate(9 ${middle}) rotate(-90)`, "text-anchor": "middle" }, options.yLabel),
-    );
-    brush(picture, box, (left, right, top, bottom) => {
-      const at = (/** @type {Scale} */ of, /** @type {number} */ share) =>
-        Number((of.domain[0] + share * (of.domain[1] - of.domain[0])).toPrecision(4));
-      const shareX = (/** @type {number} */ value) => (value - box.left) / (box.right - box.left);
-      const shareY = (/** @type {number} */ value) => (box.bottom - value) / (box.bottom - box.top);
-      options.choose(
-        `[${at(x, shareX(left))},${at(x, shareX(right))}]`,
-        `[${at(y, shareY(bottom))},${at(y, shareY(top))}]`,
-      );
-    });
+    context.scale(density, density);
+    context.fillStyle = color;
+    const { length } = options.rows;
+    context.globalAlpha = Math.min(0.7, Math.max(0.04, 25 / Math.sqrt(length)));
+    const size = length > 20_000 ? 2 : length > 2000 ? 3 : 5;
+    const step = Math.ceil(length / MAX_POINTS);
+    for (let place = 0; place < length; place += step) {
+      const row = options.rows[place];
+      context.fillRect(x(options.x[row]) - size / 2, y(options.y[row]) - size / 2, size, size);
+    }
+    const xLabel = step > 1 ? `${options.xLabel} (one of ${step} rows)` : options.xLabel;
+    const label = `${options.yLabel} over ${xLabel}, ${count(length)} rows`;
+    const picture = svg("svg.brush", { ...sizeOf(width, height), role: "img", "aria-label": label },
+      axes(x, y, box, xLabel, options.yLabel),
+      options.isSquare && svg("path.diagonal", { d: `M${box.left} ${box.bottom}L${box.right} ${box.top}` }));
+    brush(picture, box, (left, right, top, bottom) => options.choose(
+      `[${x.invert(left)},${x.invert(right)}]`,
+      `[${y.invert(bottom)},${y.invert(top)}]`,
+    ));
     return [canvas, picture];
   };
 }
@@ -284,65 +263,22 @@ function padded([low, high]) {
 }
 
 /**
- * @param {HTMLCanvasElement} canvas
- * @param {ScatterOptions} options
- * @param {(value: number) => number} left
- * @param {(value: number) => number} top
- */
-function drawPoints(canvas, { x, y, rows }, left, top) {
-  const { width, height } = canvas;
-  const size = rows.length > 20_000 ? 3 : rows.length > 2_000 ? 4 : 7;
-  const amounts = new Float32Array(width * height);
-  const radius = size / 2;
-  for (const row of rows) {
-    const a = left(x[row]);
-    const b = top(y[row]);
-    if (a !== a || b !== b) continue;
-    const fromX = Math.round(a - radius);
-    const fromY = Math.round(b - radius);
-    for (let j = 0; j < size; j++) {
-      for (let i = 0; i < size; i++) {
-        const corner = (i - radius + 0.5) ** 2 + (j - radius + 0.5) ** 2;
-        if (corner <= radius * radius) amounts[(fromY + j) * width + fromX + i]++;
-      }
-    }
-  }
-  let most = 0;
-  for (const amount of amounts) if (amount > most) most = amount;
-  const [red, green, blue] = colorOf("--accent");
-  const image = new ImageData(width, height);
-  const { data } = image;
-  for (let place = 0; place < amounts.length; place++) {
-    const amount = amounts[place];
-    if (amount === 0) continue;
-    const alpha = most > 1 ? 0.3 + (0.7 * Math.log1p(amount)) / Math.log1p(most) : 0.75;
-    data[4 * place] = red;
-    data[4 * place + 1] = green;
-    data[4 * place + 2] = blue;
-    data[4 * place + 3] = 255 * Math.min(alpha, 1);
-  }
-  canvas.getContext("2d")?.putImageData(image, 0, 0);
-}
-
-/**
  * Lets the pointer draw a rectangle.
  * @param {SVGElement} picture
- * @param {{left: number, right: number, top: number, bottom: number}} box
+ * @param {Box} box
  * @param {(left: number, right: number, top: number, bottom: number) => void} done
  */
 function brush(picture, box, done) {
   /** @type {[number, number] | null} */
   let start = null;
-  const rectangle = svg("rect.selection", { width: 0, height: 0 });
+  const rectangle = svg("path.selection");
   picture.append(rectangle);
   /** @param {PointerEvent} event @returns {[number, number]} */
-  const place = (event) => {
+  const place = ({ clientX, clientY }) => {
     const { left, top } = picture.getBoundingClientRect();
-    const clamp = (/** @type {number} */ value, /** @type {number} */ low, /** @type {number} */ high) =>
-      Math.min(Math.max(value, low), high);
     return [
-      clamp(event.clientX - left, box.left, box.right),
-      clamp(event.clientY - top, box.top, box.bottom),
+      Math.min(Math.max(clientX - left, box.left), box.right),
+      Math.min(Math.max(clientY - top, box.top), box.bottom),
     ];
   };
   picture.addEventListener("pointerdown", (event) => {
@@ -352,19 +288,15 @@ function brush(picture, box, done) {
   picture.addEventListener("pointermove", (event) => {
     if (start === null) return;
     const [x, y] = place(event);
-    rectangle.setAttribute("x", String(Math.min(x, start[0])));
-    rectangle.setAttribute("y", String(Math.min(y, start[1])));
-    rectangle.setAttribute("width", String(Math.abs(x - start[0])));
-    rectangle.setAttribute("height", String(Math.abs(y - start[1])));
+    rectangle.setAttribute("d", `M${start}H${x}V${y}H${start[0]}Z`);
   });
   picture.addEventListener("pointerup", (event) => {
     if (start === null) return;
     const [[x, y], [a, b]] = [place(event), start];
     start = null;
-    rectangle.setAttribute("width", "0");
-    if (Math.abs(x - a) > 3 && Math.abs(y - b) > 3) {
-      done(Math.min(x, a), Math.max(x, a), Math.min(y, b), Math.max(y, b));
-    }
+    rectangle.setAttribute("d", "");
+    if (Math.abs(x - a) < 4 || Math.abs(y - b) < 4) return;
+    done(Math.min(x, a), Math.max(x, a), Math.min(y, b), Math.max(y, b));
   });
 }
 
@@ -372,65 +304,93 @@ function brush(picture, box, done) {
 
 /**
  * @typedef {{name: string, color: string, dash?: string, x: ArrayLike<number>, y: ArrayLike<number>,
- *   low?: ArrayLike<number>, high?: ArrayLike<number>}} Curve With a band between `low` and `high`.
- * @typedef {{at: number, title: string}} Mark
+ *   low?: ArrayLike<number>, high?: ArrayLike<number>, isStepped?: boolean}} Curve With a band between
+ *   `low` and `high`; `isStepped`: a value holds until the next one.
+ * @typedef {{at: number, title: string, sign?: string}} Mark `sign`: shown where there is no room for
+ *   the title.
  */
 
-/** The colours of curves: those of Okabe and Ito, which the colour-blind can tell apart. */
-export const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
-/** The dashes of curves, so that colour is not the only difference. */
-export const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2", "1 2"];
+// The colours are those of Okabe and Ito, which the colour-blind can tell apart; the dashes make that
+// colour is not the only difference.
+const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
+const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2", "1 2"];
+
+/** @param {number} place Which of several curves, from 0. @returns {{color: string, dash: string}} */
+export function styleOf(place) {
+  const size = CURVE_COLORS.length;
+  return { color: CURVE_COLORS[place % size], dash: DASHES[(place + Math.floor(place / size)) % size] };
+}
 
 /**
  * Curves over a common axis, with vertical marks.
  * @param {Curve[]} drawn
- * @param {{label: string, xLabel: string, marks?: Mark[], within?: [number, number]}} options
+ * @param {{label: string, xLabel: string, marks?: Mark[], within?: [number, number],
+ *   point?: (x: number | null) => void}} options `point` receives where the pointer is.
  * @returns {Draw}
  */
-export function curves(drawn, { label, xLabel, marks = [], within }) {
+export function curves(drawn, { label, xLabel, marks = [], within, point }) {
   return (width, height) => {
-    const box = { left: 46, right: width - 20, top: 8, bottom: height - 32 };
+    const box = { left: 46, right: width - 20, top: marks.length ? 32 : 8, bottom: height - 32 };
     const x = scale(extentOf(drawn.map((each) => each.x)), [box.left, box.right]);
     const bands = drawn.flatMap((each) => [each.y, each.low ?? [], each.high ?? []]);
     const y = scale(within ?? padded(extentOf(bands)), [box.bottom, box.top], 4);
-    const picture = svg(
-      "svg",
-      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-      axes(x, y, box),
-      svg("text.axis", { x: (box.left + box.right) / 2, y: height - 2, "text-anchor": "middle" }, xLabel),
-    );
-    for (const { at, title } of marks) {
-      const place = x(at);
-      picture.append(svg("g.mark", {}, svg("title", {}, title),
-        svg("line", { x1: place, x2: place, y1: box.top, y2: box.bottom })));
-    }
-    for (const curve of drawn) picture.append(...curveOf(curve, x, y));
+    const picture = svg("svg", { ...sizeOf(width, height), role: "img", "aria-label": label },
+      axes(x, y, box, xLabel),
+      ...marksOf(marks, x, box),
+      ...drawn.flatMap((curve) => curveOf(curve, x, y)));
+    if (point) listenToPointer(picture, x, box, point);
     return [picture];
   };
 }
 
-/** @param {Curve} curve @param {Scale} x @param {Scale} y */
-function curveOf({ name, color, dash, x: xs, y: ys, low, high }, x, y) {
-  /** @param {ArrayLike<number>} values */
-  const pointsOf = (values) => {
-    const points = [];
-    for (let place = 0; place < values.length; place++) {
-      const value = values[place];
-      points.push(value === value ? `${x(xs[place]).toFixed(1)},${y(value).toFixed(1)}` : "");
-    }
-    return points;
-  };
-  const parts = [];
-  if (low && high) {
-    const outline = [...pointsOf(low), ...pointsOf(high).reverse()].filter(Boolean).join(" ");
-    parts.push(svg("polygon.band", { points: outline, style: { fill: color } }));
+/**
+ * Vertical lines with their titles, in two rows; where there is no room for a title, with its sign.
+ * @param {Mark[]} marks
+ * @param {Scale} x
+ * @param {Box} box
+ * @returns {SVGElement[]}
+ */
+function marksOf(marks, x, { right, top, bottom }) {
+  return marks.map(({ at, title, sign }, place) => {
+    const left = x(at);
+    const room = (place + 2 < marks.length ? x(marks[place + 2].at) : right) - left - 8;
+    const d = `M${left} ${top - 26}V${bottom}`;
+    return svg("g.mark", {}, svg("title", {}, `${brief(at)}: ${title}`), svg("path.hit", { d }), svg("path", { d }),
+      svg("text", { x: left + 4, y: top - 17 + 12 * (place % 2) }, right > 600 && room > 5.8 * title.length ? title : sign));
+  });
+}
+
+/** @param {SVGElement} picture @param {Scale} x @param {Box} box @param {(x: number | null) => void} point */
+function listenToPointer(picture, x, { left, right, top, bottom }, point) {
+  const line = svg("path.pointer");
+  picture.append(line);
+  picture.addEventListener("pointermove", ({ clientX }) => {
+    const at = Math.min(Math.max(clientX - picture.getBoundingClientRect().left, left), right);
+    line.setAttribute("d", `M${at} ${top}V${bottom}`);
+    point(x.invert(at));
+  });
+  picture.addEventListener("pointerleave", () => {
+    line.setAttribute("d", "");
+    point(null);
+  });
+}
+
+/** @param {Curve} curve @param {Scale} x @param {Scale} y @returns {SVGElement[]} */
+function curveOf({ name, color, dash, x: xs, y: ys, low, high, isStepped }, x, y) {
+  const pointOf = (/** @type {ArrayLike<number>} */ values, /** @type {number} */ place) =>
+    `${x(xs[place]).toFixed(1)} ${y(values[place]).toFixed(1)}`;
+  let path = "";
+  const seen = Array.from(ys, (_, place) => place).filter((place) => ys[place] === ys[place]);
+  for (const place of seen) {
+    // A gap where there is no value: a failure is not drawn as a number.
+    const isGap = !Number.isFinite(ys[place - 1]);
+    if (isGap) path += `M${pointOf(ys, place)}h0.1`;
+    else path += isStepped ? `H${x(xs[place])}V${y(ys[place])}` : `L${pointOf(ys, place)}`;
   }
-  // A gap where there is no value: a failure is not drawn as a number.
-  const pieces = pointsOf(ys).join(" ").split(/ {2,}/).map((piece) => piece.trim()).filter(Boolean);
-  const path = pieces.map((piece) => `M${piece.replaceAll(" ", "L")}${piece.includes(" ") ? "" : "h0.1"}`).join("");
-  parts.push(svg("path.curve", { d: path, "stroke-dasharray": dash ?? null, style: { stroke: color } },
-    svg("title", {}, name)));
-  return parts;
+  const curve = svg("path.curve", { d: path, "stroke-dasharray": dash, style: { stroke: color } }, svg("title", {}, name));
+  if (!low || !high) return [curve];
+  const outline = [...seen.map((place) => pointOf(low, place)), ...seen.map((place) => pointOf(high, place)).reverse()];
+  return [svg("polygon.band", { points: outline.join(" "), style: { fill: color } }), curve];
 }
 
 /** @param {ArrayLike<number>[]} lists @returns {[number, number]} */
@@ -439,13 +399,8 @@ function extentOf(lists) {
   return [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
 }
 
-/** @param {Curve[]} drawn @returns {HTMLElement} The names of curves beside their lines. */
-export function legend(drawn) {
-  const entries = drawn.map(({ name, color, dash }) =>
-    h("li", {},
-      svg("svg", { width: 26, height: 10, "aria-hidden": "true" },
-        svg("path.curve", { d: "M1 5H25", "stroke-dasharray": dash ?? null, style: { stroke: color } })),
-      h("span", {}, name)),
-  );
-  return h("ul.legend", {}, ...entries);
+/** @param {{color: string, dash?: string}} style @returns {SVGElement} A piece of a curve. */
+export function lineOf({ color, dash }) {
+  const line = svg("path", { d: "M1 5H25", "stroke-dasharray": dash, style: { stroke: color } });
+  return svg("svg.line-of", { width: 26, height: 10, "aria-hidden": "true" }, line);
 }

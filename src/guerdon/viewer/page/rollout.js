@@ -1,6 +1,6 @@
 /** One rollout: its messages, and beside each turn its numbers and its tree. */
 
-import { empty, h, pager, replaceContent } from "./dom.js";
+import { empty, h, pager, replaceContent, scrolled } from "./dom.js";
 import { gauge, signedColor } from "./plots.js";
 import { messageText } from "./source.js";
 import { treeOf, treeView } from "./tree.js";
@@ -13,6 +13,7 @@ import { asText, code, count, folded, inline, laidOut, number, prose, signed } f
 const IMAGE = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+$/;
 const MAX_IMAGE = 8_000_000; // characters
 export const FOLD_LINES = 14;
+const MAX_FACT = 80; // characters of a column of the task that is shown above the messages
 
 /**
  * @typedef {{index: number, reward: number | null, advantage: number | null, return_: number | null,
@@ -87,16 +88,21 @@ export class RolloutView extends HTMLElement {
     const place = rows.indexOf(at);
     const messages = row._rollout?.messages ?? [];
     const { messages: _, id: __, group: ___, ...columns } = row._rollout ?? {};
+    const [short, long] = [true, false].map((isShort) =>
+      Object.entries(columns).filter(([, value]) => isShort === asText(value).length <= MAX_FACT));
+    const gates = (row.stopped_by ?? []).map((/** @type {string} */ path) => path || "the reward itself");
     const group = address.link({ view: "group", group: asText(row.group), row: null, step: null });
     const title = h("div.title", {},
       h("h1", {}, inline(row.id ?? `line ${at + 1}`, 120)),
       scoreOf(row),
+      gates.length > 0 && h("span.tag.skipped", {}, inline(`stopped by ${gates.join(", ")}`, 120)),
       (row.group ?? null) !== null && h("a.quiet", { href: group }, "group ", inline(row.group, 60)),
       h("span.spring"),
       h("span.muted", {}, place < 0 ? "not among the filtered rows" : `${count(place + 1)} of ${count(rows.length)}`),
       pager("row", (step) => this.move(step)));
+    const size = row._too_large ?? row._rollout?._too_large;
     const notes = [
-      row._too_large && h("p.note", {}, `This row has ${count(row._too_large)} bytes, which is more than is shown.`),
+      size && h("p.note", {}, `This row has ${count(size)} bytes, which is more than is shown.`),
       row.error && h("p.note.is-failed", {},
         h("b", {}, row.is_score_valid ? "handled: " : "failed: "), inline(row.error, 4000)),
       row.reason && h("p.note", {}, inline(row.reason, 4000)),
@@ -105,15 +111,17 @@ export class RolloutView extends HTMLElement {
     ];
     replaceContent(this,
       title, ...notes,
+      short.length > 0 && h("dl.facts", {}, ...short.map(([name, value]) =>
+        h("div", {}, h("dt", {}, inline(name, 40)), h("dd", {}, inline(value, MAX_FACT))))),
       steps.length > 0 && this.#strip(steps, row),
       h("div.columns", {},
         h("div.conversation", {},
           messages.length
             ? messagesView(messages, steps, (index) => this.#select(index))
-            : empty("There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
-          Object.keys(columns).length > 0
-            && folded("columns of the task", () => code(JSON.stringify(columns, null, 2)))),
-        h("aside.side", { "aria-label": "Rubrics of the step" }, h("div.sticky"))));
+            : empty(row._rollout ? "The rollout has no messages that are shown."
+              : "There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
+          ...long.map(([name, value]) => folded(inline(name, 80), () => prose(asText(value))))),
+        h("aside.side", {}, scrolled("sticky", "Rubrics of the step"))));
   }
 
   /** @param {StepNumbers[]} steps @param {Row} row */
@@ -155,7 +163,7 @@ export class RolloutView extends HTMLElement {
     const isLast = index === steps.length - 1;
     replaceContent(side,
       h("h2", {}, steps.length ? `Step ${index}` : "The reward"),
-      step && numbersView(step, greatest(steps)),
+      step && !row._rollout && numbersView(step, greatest(steps)), // else they are beside the message
       step?.reason && h("p.reason", {}, inline(step.reason, 2000)),
       tree && (isRecorded || isLast) ? treeView(tree) : null,
       tree && !isRecorded && h("p.about", {}, isLast
@@ -176,14 +184,16 @@ customElements.define("g-rollout", RolloutView);
 
 /** @param {Row} row @returns {HTMLElement} */
 export function scoreOf(row) {
-  if (!row.is_score_valid) return h("span.tag.failed", {}, "failed");
-  return h(row.score === 0 ? "b.big.zero" : "b.big", { title: "score" }, number(row.score));
+  if (row._too_large || row._unreadable) return h("span.tag.skipped", {}, "unreadable");
+  if (row.is_score_valid === false || typeof row.score !== "number") return h("span.tag.failed", {}, "failed");
+  return h("span.score-of", {}, h("small", {}, "score "), h(row.score === 0 ? "b.big.zero" : "b.big", {}, number(row.score)));
 }
 
 /** @param {number | null} value @param {number} most */
 export function barStyle(value, most) {
   if (value === null) return { visibility: "hidden" };
-  const half = Math.max((50 * Math.abs(value)) / most, 2);
+  if (value === 0) return { height: "2px", top: "calc(50% - 1px)", background: "var(--muted)" };
+  const half = Math.max((50 * Math.abs(value)) / most, 4);
   return { height: `${half}%`, top: `${value > 0 ? 50 - half : 50}%`, background: signedColor(value, most) };
 }
 
@@ -193,20 +203,14 @@ export function barStyle(value, most) {
  * @param {number} most
  * @returns {HTMLElement}
  */
-export function numbersView(step, most) {
-  const lines = [["reward", step.reward], ["return", step.return_], ["advantage", step.advantage]];
-  const shown = lines.filter(([name, value]) => value !== null || name === "reward");
-  return h("dl.numbers", {}, ...shown.map(([name, value]) =>
-    numberLine(String(name), /** @type {number | null} */ (value), most, step.isFailed)));
-}
-
-/** @param {string} name @param {number | null} value @param {number} most @param {boolean} isFailed */
-function numberLine(name, value, most, isFailed) {
-  const none = isFailed ? h("span.tag.failed", {}, "failed") : h("span.muted", {}, "none");
-  const text = name === "advantage" ? signed(value) : number(value);
-  const shown = value === null ? none : h(value === 0 ? "b.zero" : "b", {}, text);
-  return h("div", {}, h("dt", {}, name),
-    h("dd", {}, gauge(value, most), shown));
+export function numbersView({ reward, return_, advantage, isFailed }, most) {
+  const line = (/** @type {string} */ name, /** @type {number | null} */ value, text = number(value)) => {
+    const none = isFailed ? h("span.tag.failed", {}, "failed") : h("span.muted", {}, "none");
+    const shown = value === null ? none : h(value === 0 ? "b.zero" : "b", {}, text);
+    return h("div", {}, h("dt", {}, name), h("dd", {}, gauge(value, most), shown));
+  };
+  return h("dl.numbers", {}, line("reward", reward), return_ !== null && line("return", return_),
+    advantage !== null && line("advantage", advantage, signed(advantage)));
 }
 
 // Messages -----------------------------------------------------------------------------------------
@@ -263,7 +267,7 @@ function contentView(message, role) {
   const lines = shown.split("\n").length;
   const isFolded = role !== "assistant" && role !== "user" && (lines > FOLD_LINES || shown.length > 1200);
   if (!isFolded) return [prose(text), ...images];
-  const title = [inline(text, 100), h("span.muted", {}, ` ${count(lines)} lines`)];
+  const title = [h("span.muted", {}, `${count(lines)} lines `), inline(text, 100)];
   return [folded(title, () => prose(text)), ...images];
 }
 
@@ -295,16 +299,16 @@ function callView(call) {
     h("span.call-name", {}, inline(name, 80)),
     h("span.muted", {}, "(", inline(text.replace(/^\{|\}$/g, ""), 120), ")"),
   ];
-  return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), text.length < 400));
+  return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), text.length > 110 && text.length < 2000));
 }
 
 /** @param {string} text The arguments, mostly JSON. @returns {HTMLElement[]} Text of several lines as it is. */
 function argumentsView(text) {
   const shown = laidOut(text);
   if (shown === null) return [code(text)];
-  const long = Object.entries(JSON.parse(shown)).filter(([, value]) => String(value).includes("\n"));
+  const [long, others] = [true, false].map((isLong) =>
+    Object.entries(JSON.parse(shown)).filter(([, value]) => isLong === String(value).includes("\n")));
   if (!long.length) return [code(shown)];
-  const others = Object.entries(JSON.parse(shown)).filter(([, value]) => !String(value).includes("\n"));
   return [
     ...(others.length ? [code(JSON.stringify(Object.fromEntries(others), null, 2))] : []),
     ...long.flatMap(([name, value]) => [h("p.about", {}, inline(name, 80)), code(asText(value))]),

@@ -26,14 +26,8 @@
 
 /** @param {ArraysHeader} header @param {ArrayBuffer} buffer @param {number} start @returns {Arrays} */
 function arraysOf(header, buffer, start) {
-  return new Map(
-    header.columns.map(({ name, type, offset, bytes }) => [
-      name,
-      type === "number"
-        ? new Float64Array(buffer, start + offset, bytes / 8)
-        : new Int32Array(buffer, start + offset, bytes / 4),
-    ]),
-  );
+  return new Map(header.columns.map(({ name, type, offset, bytes }) => [name, type === "number"
+    ? new Float64Array(buffer, start + offset, bytes / 8) : new Int32Array(buffer, start + offset, bytes / 4)]));
 }
 
 /** @param {ArrayBuffer} buffer @returns {{header: any, start: number}} */
@@ -53,9 +47,7 @@ export class HttpSource {
    * @returns {Promise<Response>}
    */
   async #get(path, query = {}) {
-    const pairs = Object.entries(query).flatMap(([key, values]) =>
-      [values].flat().map((value) => [key, String(value)]),
-    );
+    const pairs = Object.entries(query).flatMap(([key, values]) => [values].flat().map((value) => [key, String(value)]));
     const search = new URLSearchParams(pairs);
     const response = await fetch(`api/${path}?${search}`, { signal: AbortSignal.timeout(60_000) });
     if (response.ok) return response;

@@ -3,15 +3,16 @@
 /** @typedef {import("./source.js").Source} Source */
 /** @typedef {import("./source.js").FileInfo} FileInfo */
 /** @typedef {import("./source.js").ColumnInfo} ColumnInfo */
-/** @typedef {{count: number, mean: number, low: number, high: number}} Mean */
+/**
+ * @typedef {{rows: number, count: number, mean: number, half: number, zeros: number}} Mean
+ *   `count`: the rows with a number; `half`: half of the 95 % interval, NaN of less than two.
+ */
 
 /** The columns of a file; they are fetched when they are needed first. */
 export class Table {
   /** @type {Map<string, Float64Array | Int32Array>} */ #arrays = new Map();
   /** @type {Map<string, Promise<unknown>>} */ #fetching = new Map();
-  /** @type {Map<string, Promise<Int32Array>>} */ #orders = new Map();
-  /** @type {Map<string, Binned>} */ #binned = new Map();
-  /** @type {Map<string, [number, number]>} */ #extents = new Map();
+  /** @type {Map<string, any>} */ #computed = new Map();
 
   /** @param {Source} source @param {FileInfo} info */
   constructor(source, info) {
@@ -19,7 +20,7 @@ export class Table {
     this.info = info;
     this.rows = info.rows;
     /** All rows, in the order of the file. */
-    this.all = Int32Array.from(new Int32Array(info.rows).keys());
+    this.all = new Int32Array(info.rows).map((_, row) => row);
     /** @type {Map<string, ColumnInfo>} */
     this.columns = new Map(info.columns.map((each) => [each.name, each]));
   }
@@ -38,6 +39,11 @@ export class Table {
   get components() {
     const names = this.named("number").filter((name) => name.startsWith("components."));
     return names.filter((name) => !name.endsWith("/mean"));
+  }
+
+  /** The components, without what is inside a Gate: the value of both is mostly the same. */
+  get distinctComponents() {
+    return this.components.filter((name) => !name.endsWith(".rubric"));
   }
 
   /**
@@ -59,19 +65,12 @@ export class Table {
 
   /** @param {string} name @returns {Float64Array} NaN where there is no number. */
   numbers(name) {
-    return /** @type {Float64Array} */ (this.#array(name));
+    return /** @type {Float64Array} */ (this.#arrays.get(name));
   }
 
   /** @param {string} name @returns {Int32Array} Indices into `values`, -1 where there is none. */
   codes(name) {
-    return /** @type {Int32Array} */ (this.#array(name));
-  }
-
-  /** @param {string} name */
-  #array(name) {
-    const array = this.#arrays.get(name);
-    if (array === undefined) throw new Error(`the column ${name} is not loaded`);
-    return array;
+    return /** @type {Int32Array} */ (this.#arrays.get(name));
   }
 
   /** @param {string} name @returns {string[]} */
@@ -79,18 +78,26 @@ export class Table {
     return this.columns.get(name)?.values ?? [];
   }
 
+  /**
+   * Computes something of the columns once.
+   * @template Result
+   * @param {string} key
+   * @param {() => Result} compute Called the first time.
+   * @returns {Result}
+   */
+  once(key, compute) {
+    if (!this.#computed.has(key)) this.#computed.set(key, compute());
+    return this.#computed.get(key);
+  }
+
   /** @param {string} name @returns {[number, number]} The least and the greatest, or NaN. */
   extent(name) {
-    const found = this.#extents.get(name) ?? extent(this.numbers(name));
-    this.#extents.set(name, found);
-    return found;
+    return this.once(`extent ${name}`, () => extent(this.numbers(name)));
   }
 
   /** @param {string} name @returns {Binned} The bars of its histogram. */
   binned(name) {
-    const found = this.#binned.get(name) ?? new Binned(this.numbers(name));
-    this.#binned.set(name, found);
-    return found;
+    return this.once(`bins ${name}`, () => new Binned(this.numbers(name)));
   }
 
   /**
@@ -99,12 +106,9 @@ export class Table {
    * @returns {Promise<Int32Array>}
    */
   order(sort) {
-    let found = this.#orders.get(sort);
-    if (found === undefined) {
-      found = this.#computeOrder(sort.replace(/^-/, ""), sort.startsWith("-"));
-      this.#orders.set(sort, found);
-      found.catch(() => this.#orders.delete(sort));
-    }
+    const key = `order ${sort}`;
+    const found = this.once(key, () => this.#computeOrder(sort.replace(/^-/, ""), sort.startsWith("-")));
+    found.catch(() => this.#computed.delete(key));
     return found;
   }
 
@@ -117,67 +121,46 @@ export class Table {
       return isReversed ? order.slice().reverse() : order;
     }
     await this.load([name]);
-    const keys = type === "number" ? this.numbers(name) : this.#ranks(name);
-    const [present, absent] = [new Int32Array(this.rows), new Int32Array(this.rows)];
-    let [size, without] = [0, 0];
-    for (let row = 0; row < this.rows; row++) {
-      if (keys[row] === keys[row]) present[size++] = row;
-      else absent[without++] = row;
-    }
+    const keys = type === "number" ? this.numbers(name) : this.#ranksOfRows(name);
     const sign = isReversed ? -1 : 1;
-    const order = present.subarray(0, size).sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
-    const whole = new Int32Array(this.rows);
-    whole.set(order);
-    whole.set(absent.subarray(0, without), size);
-    return whole;
+    const present = this.all.filter((row) => keys[row] === keys[row]).sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
+    const order = new Int32Array(this.rows);
+    order.set(present);
+    order.set(this.all.filter((row) => keys[row] !== keys[row]), present.length);
+    return order;
+  }
+
+  /** @param {string} name @returns {Float64Array} The place of each value among the sorted values. */
+  ranks(name) {
+    return this.once(`ranks ${name}`, () => {
+      const values = this.values(name);
+      const { compare } = new Intl.Collator("en", { numeric: true });
+      const places = [...values.keys()].sort((a, b) => compare(values[a], values[b]));
+      const ranks = new Float64Array(values.length);
+      places.forEach((code, place) => (ranks[code] = place));
+      return ranks;
+    });
   }
 
   /** @param {string} name @returns {Float64Array} The place of each row's value among the sorted values. */
-  #ranks(name) {
-    const values = this.values(name);
-    const places = [...values.keys()].sort((a, b) =>
-      values[a].localeCompare(values[b], "en", { numeric: true }),
-    );
-    const rank = new Float64Array(values.length);
-    places.forEach((code, place) => (rank[code] = place));
-    return Float64Array.from(this.codes(name), (code) => (code < 0 ? NaN : rank[code]));
+  #ranksOfRows(name) {
+    const ranks = this.ranks(name);
+    return Float64Array.from(this.codes(name), (code) => (code < 0 ? NaN : ranks[code]));
   }
 }
 
 /**
- * The mean of the numbers of some rows, with its 95 % interval: ± 1.96 s / √n.
- * @param {Float64Array} numbers NaN is left out.
- * @param {Int32Array} rows
- * @returns {Mean}
- */
-export function meanOf(numbers, rows) {
-  let count = 0;
-  let mean = 0;
-  let squares = 0;
-  for (const row of rows) {
-    const value = numbers[row];
-    if (value !== value) continue;
-    const offset = value - mean;
-    mean += offset / ++count;
-    squares += offset * (value - mean);
-  }
-  if (count === 0) return { count, mean: NaN, low: NaN, high: NaN };
-  const half = count > 1 ? 1.96 * Math.sqrt(squares / (count - 1) / count) : NaN;
-  return { count, mean, low: mean - half, high: mean + half };
-}
-
-/**
- * The means of the scores of each value of a category.
+ * The means of the numbers of each value of a category, with 95 % intervals: ± 1.96 s / √n. A mean is
+ * the sum divided by the number, as in the tables of the commands, so that both round alike.
  * @param {Int32Array} codes
  * @param {number} size How many values there are.
- * @param {Float64Array | null} numbers
+ * @param {Float64Array | null} numbers NaN is left out.
  * @param {Int32Array} rows
- * @returns {{rows: number, count: number, mean: number, half: number, zeros: number}[]} `count`: the
- *   rows with a number; `half`: half of the 95 % interval.
+ * @returns {Mean[]}
  */
 export function meansBy(codes, size, numbers, rows) {
   const [all, counts, zeros] = [new Int32Array(size), new Int32Array(size), new Int32Array(size)];
-  const [means, squares] = [new Float64Array(size), new Float64Array(size)];
+  const [sums, means, squares] = [new Float64Array(size), new Float64Array(size), new Float64Array(size)];
   for (const row of rows) {
     const code = codes[row];
     if (code < 0) continue;
@@ -185,6 +168,7 @@ export function meansBy(codes, size, numbers, rows) {
     const value = numbers ? numbers[row] : NaN;
     if (value !== value) continue;
     if (value === 0) zeros[code]++;
+    sums[code] += value;
     const offset = value - means[code];
     means[code] += offset / ++counts[code];
     squares[code] += offset * (value - means[code]);
@@ -192,8 +176,13 @@ export function meansBy(codes, size, numbers, rows) {
   return Array.from(all, (rows, code) => {
     const count = counts[code];
     const half = 1.96 * Math.sqrt(squares[code] / (count - 1) / count);
-    return { rows, count, mean: count ? means[code] : NaN, half, zeros: zeros[code] };
+    return { rows, count, mean: sums[code] / count, half, zeros: zeros[code] };
   });
+}
+
+/** @param {Float64Array} numbers @param {Int32Array} rows @returns {Mean} As `meansBy`, of all rows. */
+export function meanOf(numbers, rows) {
+  return meansBy(new Int32Array(numbers.length), 1, numbers, rows)[0];
 }
 
 /**
@@ -206,32 +195,15 @@ export function meansBy(codes, size, numbers, rows) {
 export function correlation(x, y, rows) {
   let [n, meanX, meanY, xx, yy, xy] = [0, 0, 0, 0, 0, 0];
   for (const row of rows) {
-    const a = x[row];
-    const b = y[row];
-    if (a !== a || b !== b) continue;
-    n++;
-    const offset = a - meanX;
-    const other = b - meanY;
-    meanX += offset / n;
+    const [offset, other] = [x[row] - meanX, y[row] - meanY];
+    if (offset !== offset || other !== other) continue;
+    meanX += offset / ++n;
     meanY += other / n;
-    xx += offset * (a - meanX);
-    yy += other * (b - meanY);
-    xy += offset * (b - meanY);
+    xx += offset * (x[row] - meanX);
+    yy += other * (y[row] - meanY);
+    xy += offset * (y[row] - meanY);
   }
   return xx > 0 && yy > 0 ? xy / Math.sqrt(xx * yy) : NaN;
-}
-
-/**
- * How many rows have each value of a category.
- * @param {Int32Array} codes
- * @param {number} size
- * @param {Int32Array} rows
- * @returns {Int32Array} The last entry counts rows without a value.
- */
-export function countCodes(codes, size, rows) {
-  const counts = new Int32Array(size + 1);
-  for (const row of rows) counts[codes[row] < 0 ? size : codes[row]]++;
-  return counts;
 }
 
 /** @param {Float64Array} numbers @returns {[number, number]} The least and the greatest, or NaN. */

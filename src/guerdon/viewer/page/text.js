@@ -106,7 +106,7 @@ export function duration(seconds) {
  */
 export function prose(text) {
   const json = laidOut(text);
-  if (json !== null) return code(json);
+  if (json !== null) return code(text.length > 80 ? json : text);
   if (text.length <= FOLD_AT) return h("div.prose", { dir: "auto" }, ...fenced(text));
   const whole = () => box.replaceChildren(.../** @type {Node[]} */ (fenced(text)));
   const more = h("button.more", { onclick: whole }, `Show all ${count(text.length)} characters`);
@@ -120,8 +120,7 @@ export function laidOut(text) {
   if ((start !== "{" && start !== "[") || text.length > 200_000) return null;
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return null;
+  } catch { return null;
   }
 }
 

@@ -1,24 +1,24 @@
 /** The log of training runs over their steps, and the learning curves of the arena. */
 
 import { card, choice, h, replaceContent, scrolled, shorten, tableOf } from "./dom.js";
-import { CURVE_COLORS, DASHES, curves, legend, plot } from "./plots.js";
-import { meanOf } from "./table.js";
-import { brief, count, inline, number } from "./text.js";
+import { curves, lineOf, plot, styleOf } from "./plots.js";
+import { extent, meansBy } from "./table.js";
+import { asText, brief, count, inline, number } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./table.js").Table} Table */
 /** @typedef {import("./plots.js").Curve} Curve */
+/** @typedef {{step: number, runs: string[], text: string, who: string | null}} Change */
+/** @typedef {{element: HTMLElement, drawing: import("./plots.js").Plot, values: HTMLElement}} Metric */
 
 const POINTS = 120; // of a curve; more steps are averaged
-const RUNS = 7; // that can be told apart
-const CHANGES = 200;
+const CHANGES = 200; // of a run
 const BANDS = 4; // curves of which the quartiles are drawn
 
 /** The view of one or more logs. */
 export class TrainingView extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
-  /** @type {Map<string, HTMLElement & {plot: import("./plots.js").Plot}>} */ #cards = new Map();
-  #head = h("div.training-head");
+  /** @type {Map<string, Metric>} */ #metrics = new Map();
+  #head = h("fieldset.runs");
   #grid = h("div.curves");
   #changes = h("div.changes");
 
@@ -27,88 +27,65 @@ export class TrainingView extends HTMLElement {
   }
 
   /** @param {Context} context */
-  async show(context) {
-    this.#context = context;
-    const logs = context.tables.filter((table) => table.info.kind === "log");
-    const wanted = context.address.parameters.getAll("runs").map(Number);
-    const shown = logs.filter((table) => !wanted.length || wanted.includes(table.info.index)).slice(0, RUNS);
-    const metrics = [...new Set(shown.flatMap(metricsOf))];
-    await Promise.all(shown.map((table) => table.load(["step", "kind", ...metrics])));
-    const changes = (await Promise.all(shown.map(changesOf))).flat();
-    if (this.#context !== context) return;
-    this.#showHead(logs, shown);
-    this.#showCurves(shown, metrics, changes);
-    this.#showChanges(changes, shown.length > 1);
-  }
-
-  /** @param {Table[]} logs @param {Table[]} shown */
-  #showHead(logs, shown) {
+  async show({ tables, address }) {
+    const logs = tables.filter((table) => table.info.kind === "log");
+    const wanted = address.parameters.getAll("runs").map(Number);
+    const shown = logs.filter((table) => !wanted.length || wanted.includes(table.info.index));
+    const names = [...new Set(shown.flatMap(metricsOf))].sort((a, b) => rank(a) - rank(b));
+    await Promise.all(shown.map((table) => table.load(["step", "kind", ...names])));
+    const changes = await changesOf(shown);
     const toggle = (/** @type {Table} */ table) => () => {
       const next = shown.includes(table) ? shown.filter((each) => each !== table) : [...shown, table];
-      this.#context?.address.change({ runs: next.map((each) => String(each.info.index)) }, { replace: true });
+      address.change({ runs: next.map((each) => String(each.info.index)) }, { replace: true });
     };
-    replaceContent(this.#head, h("fieldset.runs", {}, h("legend", {}, "runs"), ...logs.map((table) => {
-      const place = shown.indexOf(table);
-      return h("label", {},
-        h("input", {
-          type: "checkbox", checked: place >= 0, "data-key": `run ${table.info.index}`, onchange: toggle(table),
-        }),
-        h("i.swatch", { style: { background: place < 0 ? "transparent" : CURVE_COLORS[place] } }),
-        inline(table.info.name, 60),
-        h("span.muted", {}, `${count(table.rows)} records${table.info.complete ? "" : ", growing"}`));
-    })));
+    replaceContent(this.#head, h("legend.hidden", {}, "runs"), ...logs.map((table, place) => h("label", {},
+      h("input", {
+        type: "checkbox", checked: shown.includes(table), "data-key": `run ${table.info.index}`,
+        onchange: toggle(table),
+      }),
+      lineOf(styleOf(place)), inline(table.info.name, 60),
+      h("span.muted", {}, `${count(table.rows)} records${table.info.complete ? "" : ", growing"}`))));
+    const marks = changes.map(({ step, text }, place) => ({ at: step, title: text, sign: String(place + 1) }));
+    const metrics = names.map((name) => this.#metricOf(name));
+    const elements = metrics.map((metric) => metric.element);
+    if (elements.some((each, place) => this.#grid.children[place] !== each) || elements.length < this.#grid.childElementCount) {
+      this.#grid.replaceChildren(...elements);
+    }
+    metrics.forEach(({ drawing, values }, index) => {
+      const name = names[index];
+      const drawn = shown.filter((table) => table.has(name)).map((table) =>
+        ({ ...seriesOf(table, name), name: table.info.name, ...styleOf(logs.indexOf(table)) }));
+      const point = (/** @type {number | null} */ at) => values.replaceChildren(
+        h("li.muted", {}, at === null ? "last" : `step ${Math.round(at)}`),
+        ...drawn.map((curve) => h("li", { title: curve.name }, lineOf(curve), number(valueAt(curve, at ?? Infinity)))));
+      point(null);
+      drawing.show(curves(drawn, { label: `${titleOf(name)} over steps`, xLabel: "step", marks, point }));
+    });
+    const lines = changes.map(({ step, runs, text, who }, place) => h("tr", {},
+      h("td", {}, String(place + 1)), h("td", {}, count(step)), h("td", {}, inline(text, 200)),
+      h("td", {}, inline(runs.join(", "), 200)), h("td", {}, inline(who ?? "", 60))));
+    const table = tableOf("updates", ["mark", "step", "change", "runs", "by"], 5, lines);
+    replaceContent(this.#changes, lines.length > 0
+      && card("changed", "Changes of the configuration", null, scrolled("wide", "Changes", table)));
   }
 
-  /** @param {Table[]} shown @param {string[]} metrics @param {Change[]} changes */
-  #showCurves(shown, metrics, changes) {
-    const marks = changes.map(({ step, text }) => ({ at: step, title: text }));
-    for (const name of this.#cards.keys()) {
-      if (!metrics.includes(name)) this.#cards.delete(name);
+  /** @param {string} name @returns {Metric} */
+  #metricOf(name) {
+    let metric = this.#metrics.get(name);
+    if (metric === undefined) {
+      const [drawing, values] = [plot("low"), h("ul.legend")];
+      const kind = name === "reward" ? "main" : "metric";
+      metric = { drawing, values, element: card(kind, shorten(titleOf(name), 60), values, drawing) };
+      this.#metrics.set(name, metric);
     }
-    for (const name of metrics) {
-      let curve = this.#cards.get(name);
-      if (curve === undefined) {
-        const drawing = plot("low", () => []);
-        const kind = name === "reward" ? "main" : "metric";
-        const element = card(kind, shorten(titleOf(name), 60), h("span.muted.last"), drawing);
-        curve = Object.assign(element, { plot: drawing });
-        this.#cards.set(name, curve);
-      }
-      const drawn = shown.filter((table) => table.has(name)).map((table) => {
-        const place = shown.indexOf(table);
-        return { ...averaged(table, name), name: table.info.name, color: CURVE_COLORS[place], dash: DASHES[place] };
-      });
-      const last = drawn.map(({ y }) => number(y[y.length - 1])).join(" · ");
-      curve.querySelector(".last")?.replaceChildren(last);
-      curve.plot.draw = curves(drawn, { label: `${titleOf(name)} over steps`, xLabel: "step", marks });
-    }
-    const cards = metrics.map((name) => this.#cards.get(name));
-    const { children } = this.#grid;
-    if (cards.length !== children.length || cards.some((each, place) => children[place] !== each)) {
-      this.#grid.replaceChildren(.../** @type {Node[]} */ (cards));
-    }
-    for (const each of cards) each?.plot.redraw();
-  }
-
-  /** @param {Change[]} changes @param {boolean} areSeveral */
-  #showChanges(changes, areSeveral) {
-    if (!changes.length) return this.#changes.replaceChildren();
-    const lines = changes.map(({ step, run, text, who }) => h("tr", {},
-      h("td", {}, count(step)), areSeveral && h("td", {}, inline(run, 40)),
-      h("td", {}, inline(text, 200)), h("td", {}, inline(who ?? "", 60))));
-    const titles = ["step", ...(areSeveral ? ["run"] : []), "change", "by"];
-    const table = tableOf("updates", titles, titles.length, lines);
-    this.#changes.replaceChildren(card("changed", "Changes of the configuration", null, table));
+    return metric;
   }
 }
 customElements.define("g-training", TrainingView);
 
-/** @typedef {{step: number, run: string, text: string, who: string | null}} Change */
-
 /** @param {Table} table @returns {string[]} */
 function metricsOf(table) {
-  const names = table.named("number").filter((name) => !["step", "time", "episode"].includes(name));
-  return names.sort((a, b) => rank(a) - rank(b));
+  return table.named("number").filter((name) => !["step", "time", "episode"].includes(name));
 }
 
 /** @param {string} name */
@@ -118,58 +95,68 @@ function rank(name) {
 
 /** @param {string} name */
 function titleOf(name) {
-  return name.replace(/^components\./, "").replace(/^weights\./, "weight of ").replace(/^invalid\./, "failures of ");
+  const words = [["components.", ""], ["weights.", "weight of "], ["invalid.", "share of failures of "]];
+  return words.reduce((title, [prefix, word]) => title.replace(prefix, word), name);
 }
 
-/** @param {Table} table @returns {Promise<Change[]>} */
-async function changesOf(table) {
-  const code = table.values("kind").indexOf("config");
-  if (code < 0) return [];
-  const codes = table.codes("kind");
-  const at = [];
-  for (let row = 0; row < table.rows && at.length < CHANGES; row++) if (codes[row] === code) at.push(row);
-  const rows = at.length ? await table.source.rows(table.info.index, at) : [];
-  return rows.map(({ step, change = {} }) => ({
-    step, run: table.info.name, who: change.who ?? null,
-    text: `${change.what}: ${JSON.stringify(change.from)} → ${JSON.stringify(change.to)}`,
-  }));
+/** @param {Curve} curve @param {number} at @returns {number} The value of the last point up to a step. */
+function valueAt({ x, y }, at) {
+  return y[Math.max(Array.from(x).findLastIndex((each) => each <= at), 0)];
+}
+
+/** @param {Table[]} tables @returns {Promise<Change[]>} The same change of several runs is one. */
+async function changesOf(tables) {
+  /** @type {Map<string, Change>} */
+  const changes = new Map();
+  for (const table of tables) {
+    const code = table.values("kind").indexOf("config");
+    const at = [...table.all].filter((row) => code >= 0 && table.codes("kind")[row] === code).slice(0, CHANGES);
+    const rows = at.length ? await table.source.rows(table.info.index, at) : [];
+    for (const { step, change = {} } of rows) {
+      const text = `${change.what}: ${asText(change.from)} → ${asText(change.to)}`;
+      const found = changes.get(`${step} ${text}`);
+      if (found) found.runs.push(table.info.name);
+      else changes.set(`${step} ${text}`, { step, text, who: change.who ?? null, runs: [table.info.name] });
+    }
+  }
+  return [...changes.values()].sort((a, b) => a.step - b.step);
+}
+
+/** @param {Table} table @param {string} name */
+function seriesOf(table, name) {
+  const steps = table.numbers("step");
+  const values = table.numbers(name);
+  if (name.startsWith("weights.")) return steppedOf(steps, values);
+  if (!name.startsWith("invalid.")) return averaged(steps, values);
+  // A step without an entry did not fail.
+  const [kinds, step] = [table.codes("kind"), table.values("kind").indexOf("step")];
+  return averaged(steps, values.map((value, row) => (kinds[row] === step ? Number(value > 0) : NaN)));
+}
+
+/** @param {Float64Array} steps @param {Float64Array} values A weight. @returns {{x: number[], y: number[], isStepped: true}} */
+function steppedOf(steps, values) {
+  const rows = [...values.keys()].filter((row) => values[row] === values[row]);
+  const changed = rows.filter((row, place) => values[row] !== values[rows[place - 1]] || place === rows.length - 1);
+  return { x: changed.map((row) => steps[row]), y: changed.map((row) => values[row]), isStepped: true };
 }
 
 /**
  * The mean of a metric at each step, with its 95 % interval; of many steps, of some together.
- * @param {Table} table
- * @param {string} name
+ * @param {Float64Array} steps
+ * @param {Float64Array} values
  * @returns {{x: number[], y: number[], low: number[], high: number[]}}
  */
-export function averaged(table, name) {
-  const steps = table.numbers("step");
-  const values = table.numbers(name);
-  let [first, last] = [Infinity, -Infinity];
-  steps.forEach((step, row) => {
-    if (values[row] !== values[row]) return;
-    first = Math.min(first, step);
-    last = Math.max(last, step);
-  });
+function averaged(steps, values) {
+  const rows = Int32Array.from(values.keys()).filter((row) => values[row] === values[row]);
+  const [first, last] = extent(Float64Array.from(rows, (row) => steps[row]));
   const width = Math.max(1, Math.ceil((last - first + 1) / POINTS));
-  /** @type {Map<number, number[]>} */
-  const parts = new Map();
-  values.forEach((value, row) => {
-    if (value !== value) return;
-    const part = Math.floor((steps[row] - first) / width);
-    const own = parts.get(part);
-    if (own) own.push(value);
-    else parts.set(part, [value]);
-  });
-  const ordered = [...parts].sort(([a], [b]) => a - b);
-  const [x, y, low, high] = [[], [], [], []].map(() => /** @type {number[]} */ ([]));
-  for (const [part, own] of ordered) {
-    const mean = meanOf(Float64Array.from(own), Int32Array.from(own.keys()));
-    x.push(first + part * width + (width - 1) / 2);
-    y.push(mean.mean);
-    low.push(mean.count > 1 ? mean.low : mean.mean);
-    high.push(mean.count > 1 ? mean.high : mean.mean);
-  }
-  return { x, y, low, high };
+  const codes = Int32Array.from(steps, (step) => Math.floor((step - first) / width));
+  const parts = meansBy(codes, Math.min(last - first + 1, POINTS), values, rows)
+    .map((part, place) => ({ ...part, x: first + place * width + (width - 1) / 2 })).filter((part) => part.rows > 0);
+  return {
+    x: parts.map(({ x }) => x), y: parts.map(({ mean }) => mean),
+    low: parts.map(({ mean, half }) => mean - (half || 0)), high: parts.map(({ mean, half }) => mean + (half || 0)),
+  };
 }
 
 /** The view of the results of the arena: the curves of the methods in one world. */
@@ -198,12 +185,13 @@ export class ArenaView extends HTMLElement {
     };
     const shown = drawn.filter((each) => !hidden.has(each.name));
     const label = `Learning curves in ${world}`;
-    const drawing = plot("tall", curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
+    const drawing = plot("tall");
+    drawing.show(curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
     const lines = valid.map((row, place) => {
       const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)];
       const name = h("button.link", {
         "aria-pressed": !hidden.has(row.method), "data-key": `method ${row.method}`, onclick: toggle(row.method),
-      }, legend([drawn[place]]));
+      }, lineOf(drawn[place]), inline(row.method));
       return h("tr", {}, h("th", { scope: "row" }, name), ...numbers.map((value) => h("td.number", {}, brief(value))),
         h("td.number", {}, `${Math.round(100 * row.coverage)} %`));
     });
@@ -225,9 +213,7 @@ customElements.define("g-arena", ArenaView);
 /** @param {import("./source.js").Row} row @param {number} place @param {boolean} hasBand @returns {Curve} */
 function learningCurve({ method, curve }, place, hasBand) {
   const [x, low, y, high] = [0, 1, 2, 3].map((column) => curve.map((/** @type {number[]} */ each) => each[column]));
-  const size = CURVE_COLORS.length;
-  const dash = DASHES[(place + Math.floor(place / size)) % DASHES.length];
-  return { name: method, color: CURVE_COLORS[place % size], dash, x, y, ...(hasBand ? { low, high } : {}) };
+  return { name: method, ...styleOf(place), x, y, ...(hasBand ? { low, high } : {}) };
 }
 
 /** The lower median, as in the tables of the command. @param {(number | null)[]} values @returns {number} NaN if most of them are missing. */
