@@ -137,7 +137,7 @@ def test_rollout_distinguishes_stopped_failed_and_zero(show, serve):
              "reason": "too long"},
             {"name": "style", "value": None, "status": "skipped", "reason": "gate scored 0"},
             {"name": "judge", "value": None, "status": "failed", "error": "OSError: refused",
-             "prompt": "Is it good?", "answer": "Yes."},
+             "details": {"prompt": "Is it good?", "answer": "Yes."}},
         ],
     }  # fmt: skip
     page = show(serve([row("a", 0.0, trees=[tree])]), "#view=rollout&row=0")

@@ -48,7 +48,7 @@ def address(hostile):
 
 def scored(text):
     node = {"name": text, "value": None, "status": "failed", "reason": text, "error": text,
-            "prompt": text, "answer": text}  # fmt: skip
+            "details": {"prompt": text, "answer": text}}  # fmt: skip
     skipped = {"name": text, "value": None, "status": "skipped", "reason": text}
     step = {"step_index": 0, "advantage": 0.5, "return_to_go": 1.0, "anchor": 0, "reason": text}
     return {
