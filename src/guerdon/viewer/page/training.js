@@ -45,7 +45,9 @@ export class TrainingView extends HTMLElement {
       }),
       lineOf(styleOf(place)), inline(table.info.name, 60),
       h("span.muted", {}, `${count(table.rows)} records${table.info.complete ? "" : ", growing"}`))));
-    const marks = changes.map(({ step, text }, place) => ({ at: step, title: text, sign: String(place + 1) }));
+    const marks = changes.map(({ step, text, runs }, place) => ({
+      at: step, sign: String(place + 1), title: runs.length < shown.length ? `${runs.join(", ")}: ${text}` : text,
+    }));
     const metrics = names.map((name) => this.#metricOf(name));
     const elements = metrics.map((metric) => metric.element);
     if (elements.some((each, place) => this.#grid.children[place] !== each) || elements.length < this.#grid.childElementCount) {
