@@ -203,7 +203,8 @@ def test_training_draws_runs_and_changes(show, serve, tmp_path):
     assert [cells[:2] for cells in rows_of(page, ".updates")] == [["1", "10"], ["2", "15"]]
     assert "style.weight: 0.2 → 0.4" in page.locator(".changes").inner_text()
     titles = texts_of(page, ".curves .card h2")
-    assert titles == ["reward", "right", "style", "weight of right", "weight of style"]
+    # Of each kind, what doesn't change is last.
+    assert titles == ["reward", "right", "style", "weight of style", "weight of right"]
     page.locator(".runs input").last.uncheck()
     wait_for(page, "document.querySelectorAll('.curves .main .curve').length === 1")
     assert "runs=0" in page.url

@@ -31,8 +31,12 @@ export class TrainingView extends HTMLElement {
     const logs = tables.filter((table) => table.info.kind === "log");
     const wanted = address.parameters.getAll("runs").map(Number);
     const shown = logs.filter((table) => !wanted.length || wanted.includes(table.info.index));
-    const names = [...new Set(shown.flatMap(metricsOf))].sort((a, b) => rank(a) - rank(b));
+    const names = [...new Set(shown.flatMap(metricsOf))];
     await Promise.all(shown.map((table) => table.load(["step", "kind", ...names])));
+    const isConstant = (/** @type {string} */ name) =>
+      shown.every((table) => !table.has(name) || table.extent(name)[0] === table.extent(name)[1]);
+    const ranks = new Map(names.map((name) => [name, rank(name) + Number(isConstant(name)) / 2]));
+    names.sort((a, b) => (ranks.get(a) ?? 0) - (ranks.get(b) ?? 0));
     const changes = await changesOf(shown);
     const toggle = (/** @type {Table} */ table) => () => {
       const next = shown.includes(table) ? shown.filter((each) => each !== table) : [...shown, table];
