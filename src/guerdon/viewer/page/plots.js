@@ -355,8 +355,9 @@ function marksOf(marks, x, { right, top, bottom }) {
     const left = x(at);
     const room = (place + 2 < marks.length ? x(marks[place + 2].at) : right) - left - 8;
     const d = `M${left} ${top - 26}V${bottom}`;
+    const shown = right > 600 && room > 5.8 * title.length ? title : sign;
     return svg("g.mark", {}, svg("title", {}, `${brief(at)}: ${title}`), svg("path.hit", { d }), svg("path", { d }),
-      svg("text", { x: left + 4, y: top - 17 + 12 * (place % 2) }, right > 600 && room > 5.8 * title.length ? title : sign));
+      svg("text", { x: left + 4, y: top - 17 + 12 * (place % 2) }, shown));
   });
 }
 
@@ -387,7 +388,8 @@ function curveOf({ name, color, dash, x: xs, y: ys, low, high, isStepped }, x, y
     if (isGap) path += `M${pointOf(ys, place)}h0.1`;
     else path += isStepped ? `H${x(xs[place])}V${y(ys[place])}` : `L${pointOf(ys, place)}`;
   }
-  const curve = svg("path.curve", { d: path, "stroke-dasharray": dash, style: { stroke: color } }, svg("title", {}, name));
+  const style = { stroke: color };
+  const curve = svg("path.curve", { d: path, "stroke-dasharray": dash, style }, svg("title", {}, name));
   if (!low || !high) return [curve];
   const outline = [...seen.map((place) => pointOf(low, place)), ...seen.map((place) => pointOf(high, place)).reverse()];
   return [svg("polygon.band", { points: outline.join(" "), style: { fill: color } }), curve];

@@ -54,7 +54,8 @@ export class TrainingView extends HTMLElement {
     }));
     const metrics = names.map((name) => this.#metricOf(name));
     const elements = metrics.map((metric) => metric.element);
-    if (elements.some((each, place) => this.#grid.children[place] !== each) || elements.length < this.#grid.childElementCount) {
+    const { children } = this.#grid;
+    if (elements.length !== children.length || elements.some((each, place) => children[place] !== each)) {
       this.#grid.replaceChildren(...elements);
     }
     metrics.forEach(({ drawing, values }, index) => {
