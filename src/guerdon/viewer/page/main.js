@@ -51,7 +51,7 @@ export class App extends HTMLElement {
   #search = /** @type {HTMLInputElement} */ (h("input", {
     type: "search", placeholder: "Search ids and messages", "aria-label": "Search ids and messages",
   }));
-  #theme = themeButton(() => this.#show());
+  #theme = themeButton();
   #chips = h("div.chips", { role: "group", "aria-label": "Filters" });
   #main = h("main", { tabindex: "-1" });
   #status = statusNote();
@@ -69,6 +69,8 @@ export class App extends HTMLElement {
       delay = setTimeout(() => this.#address.change({ q: this.#search.value }, { replace: true }), SEARCH_DELAY);
     });
     this.#address.addEventListener("change", () => this.#show());
+    document.addEventListener("theme", () => this.#show());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#show());
     await this.#status.guard(async () => {
       const embedded = document.getElementById("data");
       if (embedded) this.#source = await EmbeddedSource.open(embedded.textContent ?? "");
