@@ -94,12 +94,12 @@ function outcomes(rollouts) {
   const values = rollouts.map((each) => each.score);
   const mean = statisticsOf(values, false);
   const divisor = (values.length - 1) / values.length;
-  const ofOthers = { divisor, divisorName: "((n − 1) / n)", of: (/** @type {number} */ value) => mean.of(value) / (divisor || 1) };
+  const of = (/** @type {number} */ value) => mean.of(value) / (divisor || 1);
   const common = { returns: null, omega: null };
   return [
     { name: "GRPO", scores: statisticsOf(values, true), ...common },
     { name: "Dr. GRPO", scores: mean, ...common },
-    { name: "RLOO", scores: { ...mean, ...ofOthers }, ...common },
+    { name: "RLOO", scores: { ...mean, divisor, divisorName: "((n − 1) / n)", of }, ...common },
   ];
 }
 

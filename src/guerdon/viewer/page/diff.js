@@ -85,8 +85,8 @@ export class DiffView extends HTMLElement {
       card(name, title, null, h("div.body", {}, body));
     const titles = ["group", "better before", "scores", "better after", "scores"];
     replaceContent(this.#overview,
-      other && h("p.pair", {}, inline(table.info.name, 60), " → ", choice("Compare with", others.map(titled), titled(other),
-        (name) => address.change({ with: parseInt(name) }))),
+      other && h("p.pair", {}, inline(table.info.name, 60), " → ",
+        choice("Compare with", others.map(titled), titled(other), (name) => address.change({ with: parseInt(name) }))),
       part("figures", "In numbers", figures([
         ["valid in both", count(both.length), `of ${count(rows.length)}`],
         ["mean before", number(own)], ["mean after", number(theirs), signed(theirs - own)],
@@ -111,7 +111,9 @@ export class DiffView extends HTMLElement {
     const chosen = address.filters.get("difference");
     this.#plots.moved.show(histogram(new Binned(difference), rows, {
       name: "difference", chosen,
-      choose: (text, isAdded) => hasColumn && address.change({ [filterKey("difference")]: toggled(chosen, text, isAdded) }),
+      choose: (text, isAdded) => {
+        if (hasColumn) address.change({ [filterKey("difference")]: toggled(chosen, text, isAdded) });
+      },
     }));
     const ends = [...extent(before), ...extent(after)].filter(Number.isFinite);
     const domain = /** @type {[number, number]} */ ([Math.min(...ends), Math.max(...ends)]);

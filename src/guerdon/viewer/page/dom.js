@@ -54,9 +54,7 @@ function filled(element, classes, properties, children) {
 
 /** @param {Child[]} children @returns {(Node | string)[]} */
 function present(children) {
-  return /** @type {(Node | string)[]} */ (
-    children.filter((each) => each !== null && each !== undefined && each !== false)
-  );
+  return children.filter((each) => typeof each === "string" || each instanceof Node);
 }
 
 /**

@@ -104,9 +104,10 @@ export class GroupView extends HTMLElement {
     const most = Math.max(1e-9, ...steps.flat().map((each) => Math.abs(each.advantage ?? each.reward ?? 0)));
     const lanes = shown.map((row, place) => {
       const open = address.link({ view: "rollout", row: this.#at[place], group: null, step: null });
-      const strip = steps[place].map((step) =>
-        h(step.isFailed ? "span.step.failed" : "span.step", {}, h("i", { style: barStyle(step.advantage ?? step.reward, most) })));
-      const nearest = keys.map((own, other) => ({ other, size: other === place ? -1 : commonPrefix(own, keys[place]) }))
+      const strip = steps[place].map(({ isFailed, advantage, reward }) =>
+        h(isFailed ? "span.step.failed" : "span.step", {}, h("i", { style: barStyle(advantage ?? reward, most) })));
+      const nearest = keys
+        .map((own, other) => ({ other, size: other === place ? -1 : commonPrefix(own, keys[place]) }))
         .reduce((best, each) => (each.size > best.size ? each : best));
       const parting = nearest.size > same && h("li.parting", {}, "as ", inline(shown[nearest.other].id, 40),
         nearest.size === rollouts[place].length ? " to the end" : " until here");
@@ -147,8 +148,8 @@ export class GroupView extends HTMLElement {
     const states = Map.groupBy(entries.filter(({ step }) => step.anchor !== null), ({ step }) => step.anchor);
     const shared = [...states].filter(([, own]) => own.length > 1);
     if (!shared.length) {
-      const about = states.size > 0 && h("span.muted", {}, "No state was reached twice, so no step is compared with another.");
-      return card("anchors", "Advantages", about, this.#entries(address, entries, most));
+      const about = states.size > 0 && "No state was reached twice, so no step is compared with another.";
+      return card("anchors", "Advantages", h("span.muted", {}, about), this.#entries(address, entries, most));
     }
     const varies = (/** @type {Entry[]} */ [first, ...others]) =>
       Number(others.some(({ step }) => step.return_ !== first.step.return_));
@@ -165,7 +166,8 @@ export class GroupView extends HTMLElement {
       each !== ALL && h("span.muted", {}, `${count(own.length)} steps · ${rangeOf(own)}`),
       h("span.dots", { "aria-hidden": "true" }, ...own.slice(0, 60).map(({ step }) =>
         h("i", { style: { background: signedColor(step.advantage, most) } })))));
-    const about = `${count(shared.length)} states were reached by several steps; ${count(states.size - shared.length)} by one`;
+    const single = states.size - shared.length;
+    const about = `${count(shared.length)} states were reached by several steps; ${count(single)} by one`;
     return card("anchors", "The same state", h("span.muted", {}, about), h("div.halves", {},
       h("ul.states", {},
         ...shared.map(([each, own]) => button(each, inline(stateText(own[0]) || BEGINNING, 160), own)),
@@ -253,10 +255,10 @@ function term(name, symbol, value, { mean, deviation, divisor, divisorName, of }
   // As many digits as it takes to compute it again.
   const precise = (/** @type {number} */ value) => String(Number(value.toPrecision(6)));
   const difference = `${precise(value)} − ${precise(mean)}`;
-  const same = deviation === 0 ? "   (all are the same)" : "";
+  const result = `${signed(of(value))}${deviation === 0 ? "   (all are the same)" : ""}`;
   return divisorName
-    ? `${name} = (${symbol} − μ) / ${divisorName} = (${difference}) / ${precise(divisor)} = ${signed(of(value))}${same}`
-    : `${name} = ${symbol} − μ = ${difference} = ${signed(of(value))}${same}`;
+    ? `${name} = (${symbol} − μ) / ${divisorName} = (${difference}) / ${precise(divisor)} = ${result}`
+    : `${name} = ${symbol} − μ = ${difference} = ${result}`;
 }
 
 /** @param {Entry[]} entries @returns {string} Their returns in words. */

@@ -85,9 +85,11 @@ export class List extends HTMLElement {
       const isUnique = this.#columns.filter((each) => each.name.endsWith(`.${last}`)).length < 2;
       const title = inline(kind === "component" && isUnique ? last : shortName(name).replace(".mean", ""));
       if (!table.has(name)) return h(`span.${kind}`, { role: "columnheader" }, title);
-      const [state, next] = { [name]: ["ascending", `-${name}`], [`-${name}`]: ["descending", null] }[sort] ?? ["none", name];
+      const state = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
+      const next = { none: name, ascending: `-${name}`, descending: null }[state];
+      const onclick = () => address.change({ sort: next }, { replace: true });
       return h(`span.${kind}`, { role: "columnheader", "aria-sort": state, title: shortName(name) },
-        h("button.sorter", { "data-key": name, onclick: () => address.change({ sort: next }, { replace: true }) }, title));
+        h("button.sorter", { "data-key": name, onclick }, title));
     }));
   }
 
@@ -145,7 +147,8 @@ export class List extends HTMLElement {
   }
 
   #newLine() {
-    const line = h("div.line", { role: "row" }, ...this.#columns.map(({ kind }) => h(`span.${kind}`, { role: "gridcell" })));
+    const cells = this.#columns.map(({ kind }) => h(`span.${kind}`, { role: "gridcell" }));
+    const line = h("div.line", { role: "row" }, ...cells);
     this.#space.append(line);
     return line;
   }
@@ -215,27 +218,22 @@ function columnsOf(table, components) {
   const scores = ["score", "before", "after"].filter((name) => table.has(name));
   const greatest = (/** @type {string[]} */ names) =>
     Math.max(1e-9, ...names.flatMap((name) => table.extent(name)).map((each) => Math.abs(each) || 0));
+  /** @param {string} kind @param {string} name @param {Column["show"]} show @returns {Column[]} */
+  const column = (kind, name, show) => (name === "text" || table.has(name) ? [{ kind, name, show }] : []);
   const most = greatest(scores);
-  const numberColumn = (/** @type {string} */ kind, /** @type {string} */ name) => {
-    const [values, strongest] = [table.numbers(name), kind === "component" ? 1 : greatest([name])];
-    return { kind, name, show: (/** @type {number} */ row) => numberMark(kind, values[row], strongest) };
-  };
   const isCategory = table.columns.get("group")?.type === "category";
-  const turns = table.has("turns") ? table.numbers("turns") : null;
+  const groupOf = (/** @type {number} */ row) => table.values("group")[table.codes("group")[row]];
   return [
-    { kind: "id", name: "id", show: (row, known) => (known ? inline(known.id ?? `line ${row + 1}`, 60) : "…") },
-    {
-      kind: "group", name: "group",
-      show: (row, known) => inline((isCategory ? table.values("group")[table.codes("group")[row]] : known?.group) ?? "", 40),
-    },
-    ...scores.map((name) => ({ kind: "score", name, show: (/** @type {number} */ row) => scoreMark(table.numbers(name)[row], most) })),
-    ...["difference", "advantage.mean"].filter((name) => table.has(name)).map((name) => numberColumn("signed", name)),
-    ...components.map((name) => numberColumn("component", name)),
-    ...(turns ? [{ kind: "turns", name: "turns", show: (/** @type {number} */ row) => String(turns[row] || "") }] : []),
-    {
-      kind: "text", name: "text",
-      show: (_, known) => h(known?.error ? "span.is-failed" : "span", {}, inline(known?.error ?? known?.text ?? "", 160)),
-    },
+    ...column("id", "id", (row, known) => (known ? inline(known.id ?? `line ${row + 1}`, 60) : "…")),
+    ...column("group", "group", (row, known) => inline((isCategory ? groupOf(row) : known?.group) ?? "", 40)),
+    ...scores.flatMap((name) => column("score", name, (row) => scoreMark(table.numbers(name)[row], most))),
+    ...["difference", "advantage.mean"].flatMap((name) =>
+      column("signed", name, (row) => numberMark(table.numbers(name)[row], greatest([name]), signed))),
+    ...components.flatMap((name) =>
+      column("component", name, (row) => numberMark(table.numbers(name)[row], 1, brief))),
+    ...column("turns", "turns", (row) => String(table.numbers("turns")[row] || "")),
+    ...column("text", "text", (_, known) =>
+      h(known?.error ? "span.is-failed" : "span", {}, inline(known?.error ?? known?.text ?? "", 160))),
   ];
 }
 
@@ -252,9 +250,15 @@ function scoreMark(value, most) {
   return h(`span.score-mark.${kind}`, {}, h("span.track", {}, bar), h("b", {}, number(value)));
 }
 
-/** @param {string} kind @param {number} value @param {number} most @returns {HTMLElement} A number on its colour. */
-function numberMark(kind, value, most) {
+/**
+ * A number on its colour.
+ * @param {number} value
+ * @param {number} most
+ * @param {(value: number) => string} format
+ * @returns {HTMLElement}
+ */
+function numberMark(value, most, format) {
   if (value !== value) return h("span.value-mark.absent", { title: "not evaluated" }, "–");
   const style = { background: signedColor(value, most, 45) };
-  return h(value === 0 ? "span.value-mark.zero" : "span.value-mark", { style }, kind === "signed" ? signed(value) : brief(value));
+  return h(value === 0 ? "span.value-mark.zero" : "span.value-mark", { style }, format(value));
 }

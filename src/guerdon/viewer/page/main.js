@@ -10,6 +10,7 @@ import { List } from "./list.js";
 import { Overview } from "./overview.js";
 import { RolloutView } from "./rollout.js";
 import { EmbeddedSource, HttpSource } from "./source.js";
+import { statusNote } from "./status.js";
 import { Table } from "./table.js";
 import { count, inline } from "./text.js";
 import { themeButton } from "./theme.js";
@@ -50,10 +51,10 @@ export class App extends HTMLElement {
   #search = /** @type {HTMLInputElement} */ (h("input", {
     type: "search", placeholder: "Search ids and messages", "aria-label": "Search ids and messages",
   }));
-  #theme = themeButton(() => this.#show());
+  #theme = themeButton();
   #chips = h("div.chips", { role: "group", "aria-label": "Filters" });
   #main = h("main", { tabindex: "-1" });
-  #status = h("div.status", { role: "status" });
+  #status = statusNote();
   #update = 0;
   /** @type {{key: string, rows: Int32Array, isCut: boolean} | null} */ #selected = null;
 
@@ -68,7 +69,9 @@ export class App extends HTMLElement {
       delay = setTimeout(() => this.#address.change({ q: this.#search.value }, { replace: true }), SEARCH_DELAY);
     });
     this.#address.addEventListener("change", () => this.#show());
-    await this.#guarded(async () => {
+    document.addEventListener("theme", () => this.#show());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#show());
+    await this.#status.guard(async () => {
       const embedded = document.getElementById("data");
       if (embedded) this.#source = await EmbeddedSource.open(embedded.textContent ?? "");
       this.#tables = (await this.#source.files()).map((info) => new Table(this.#source, info));
@@ -89,7 +92,7 @@ export class App extends HTMLElement {
   }
 
   #show() {
-    return this.#guarded(async () => {
+    return this.#status.guard(async () => {
       const update = ++this.#update;
       const table = this.#table;
       if (table === undefined) throw new Error("there is no file to show");
@@ -199,17 +202,6 @@ export class App extends HTMLElement {
       } catch {
         await new Promise((resolve) => setTimeout(resolve, RETRY));
       }
-    }
-  }
-
-  /** @param {() => Promise<unknown>} task Its failure is shown on the page. */
-  async #guarded(task) {
-    try {
-      await task();
-      this.#status.replaceChildren();
-    } catch (error) {
-      const text = error instanceof Error ? error.message : String(error);
-      this.#status.replaceChildren(h("p.note.is-failed", {}, h("b", {}, "error: "), inline(text, 1000)));
     }
   }
 

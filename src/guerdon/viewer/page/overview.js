@@ -18,27 +18,27 @@ import { count, inline, number } from "./text.js";
 const MAX_CORRELATED = 12;
 const MAX_PARTS = 100;
 
-/** A titled part of the overview. Its height is set by its class, so that nothing moves. */
+/** A titled part of the overview, with a plot if it has a shape. Its class sets its height: nothing moves. */
 class Part {
-  /** @param {string} name @param {string} title @param {...Child} body */
-  constructor(name, title, ...body) {
+  /** @param {string} name @param {string} title @param {string} [shape] */
+  constructor(name, title, shape) {
     this.controls = h("div.controls");
-    this.body = h("div.body", {}, ...body);
+    this.plot = plot(shape ?? "none");
+    this.body = h("div.body", {}, shape ? this.plot : null);
     this.element = card(name, title, this.controls, this.body);
   }
 }
 
 /** The view of a file of result rows. */
 export class Overview extends HTMLElement {
-  #plots = { score: plot("tall"), lengths: plot("tall"), scatter: plot("square") };
   #parts = {
-    score: new Part("score", "Scores", this.#plots.score),
-    lengths: new Part("lengths", "Distribution", this.#plots.lengths),
+    score: new Part("score", "Scores", "tall"),
+    lengths: new Part("lengths", "Distribution", "tall"),
     figures: new Part("figures", "In numbers"),
     components: new Part("components", "Means of components"),
     parts: new Part("parts", "By column"),
     correlations: new Part("correlations", "Correlations"),
-    scatter: new Part("scatter", "Two columns, drag to filter", this.#plots.scatter),
+    scatter: new Part("scatter", "Two columns, drag to filter", "square"),
   };
   /** @type {Context | null} */ #context = null;
   #later = 0;
@@ -88,7 +88,8 @@ export class Overview extends HTMLElement {
    */
   #choose(part, lists) {
     replaceContent(this.#parts[part].controls, ...lists.map(([label, names, chosen, parameter]) =>
-      choice(label, names, chosen, (name) => this.#context?.address.change({ [parameter]: name }, { replace: true }))));
+      choice(label, names, chosen, (name) =>
+        this.#context?.address.change({ [parameter]: name }, { replace: true }))));
   }
 
   /** @param {string} name @param {string} text @param {boolean} [isAdded] */
@@ -143,7 +144,7 @@ export class Overview extends HTMLElement {
 
   /** @param {Context} context @param {"score" | "lengths"} which @param {string} name */
   #showHistogram({ table, rows, address }, which, name) {
-    this.#plots[which].show(histogram(table.binned(name), rows, {
+    this.#parts[which].plot.show(histogram(table.binned(name), rows, {
       name: shortName(name), none: name === "score" ? "failed" : "none", chosen: address.filters.get(name),
       choose: (text, isAdded) => this.#filter(name, text, isAdded),
     }));
@@ -159,8 +160,9 @@ export class Overview extends HTMLElement {
       isChosen: address.get("column") === name,
       onclick: () => address.change({ column: name }, { replace: true }),
     }));
-    replaceContent(this.#parts.components.body, entries.length
-      ? tableOf("means", ["component", "mean", intervalTitle(), "rows"], 1, meanLines(entries, ({ mean }) => [count(mean.count)]))
+    const lines = meanLines(entries, ({ mean }) => [count(mean.count)]);
+    replaceContent(this.#parts.components.body, lines.length
+      ? tableOf("means", ["component", "mean", intervalTitle(), "rows"], 1, lines)
       : empty("The rows have no components."));
   }
 
@@ -186,11 +188,13 @@ export class Overview extends HTMLElement {
       "data-key": `sort ${title}`, "aria-pressed": isByMean === (order !== null),
       onclick: () => address.change({ order }, { replace: true }),
     }, title);
-    const titles = [inline(by), sorter("mean score", "mean"), intervalTitle(), sorter("rows", null), "scored 0", "failed"];
-    const failedOf = (/** @type {Mean} */ mean) => mean.rows - mean.count;
+    const sorters = [sorter("mean score", "mean"), intervalTitle(), sorter("rows", null)];
+    const lines = meanLines(entries, ({ mean }) => {
+      const failed = mean.rows - mean.count;
+      return [count(mean.rows), count(mean.zeros), h(failed ? "span.is-failed" : "span.muted", {}, count(failed))];
+    });
     replaceContent(body,
-      tableOf("parts", titles, 1, meanLines(entries, ({ mean }) => [count(mean.rows), count(mean.zeros),
-        h(failedOf(mean) ? "span.is-failed" : "span.muted", {}, count(failedOf(mean)))])),
+      tableOf("parts", [inline(by), ...sorters, "scored 0", "failed"], 1, lines),
       parts.length > MAX_PARTS && h("p.about", {}, `and ${count(parts.length - MAX_PARTS)} more values`));
   }
 
@@ -219,7 +223,7 @@ export class Overview extends HTMLElement {
   /** @param {Context} context @param {string[]} names @param {{x: string, y: string}} chosen */
   #showScatter({ table, rows, address }, names, { x, y }) {
     this.#choose("scatter", [["Vertical axis", names, y, "y"], ["Horizontal axis", names, x, "x"]]);
-    this.#plots.scatter.show(scatter({
+    this.#parts.scatter.plot.show(scatter({
       x: table.numbers(x), y: table.numbers(y), rows, xLabel: shortName(x), yLabel: shortName(y),
       domains: [table.extent(x), table.extent(y)],
       choose: (rangeX, rangeY) => address.change({ [filterKey(x)]: [rangeX], [filterKey(y)]: [rangeY] }),
@@ -239,10 +243,9 @@ function intervalTitle() {
  * @returns {HTMLElement[]}
  */
 function meanLines(entries, others) {
-  const ends = entries.map(({ mean: { mean } }) => mean).filter(Number.isFinite);
+  const ends = entries.flatMap(({ mean: { mean, half } }) => [mean, mean - half, mean + half]).filter(Number.isFinite);
   const [low, high] = [Math.min(0, ...ends), Math.max(1, ...ends)];
-  const at = (/** @type {number} */ value) =>
-    `${Math.min(Math.max((100 * (value - low)) / (high - low), 0), 100).toFixed(2)}%`;
+  const at = (/** @type {number} */ value) => `${((100 * (value - low)) / (high - low)).toFixed(2)}%`;
   const between = (/** @type {number} */ from, /** @type {number} */ to) =>
     ({ left: at(from), right: `calc(100% - ${at(to)})` });
   return entries.map((entry) => {

@@ -9,8 +9,8 @@ import { brief, count } from "./text.js";
 
 /** A drawing that is as wide as its box; its height is fixed by its class. */
 export class Plot extends HTMLElement {
-  /** @type {Draw} */ #draw = () => [];
-  #observer = new ResizeObserver(() => this.show(this.#draw));
+  /** @type {Draw} */ draw = () => [];
+  #observer = new ResizeObserver(() => this.redraw());
 
   connectedCallback() {
     this.#observer.observe(this);
@@ -22,16 +22,20 @@ export class Plot extends HTMLElement {
 
   /** @param {Draw} draw Called now, and when the width changes. */
   show(draw) {
-    this.#draw = draw;
+    this.draw = draw;
+    this.redraw();
+  }
+
+  redraw() {
     const { clientWidth, clientHeight } = this;
-    if (clientWidth > 100) replaceContent(this, ...draw(clientWidth, clientHeight, getComputedStyle(this).color));
+    if (clientWidth > 100) replaceContent(this, ...this.draw(clientWidth, clientHeight, getComputedStyle(this).color));
   }
 }
 customElements.define("g-plot", Plot);
 
-/** @param {string} shape A class that sets the height. @returns {Plot} */
-export function plot(shape) {
-  return /** @type {Plot} */ (h(`g-plot.${shape}`));
+/** @param {string} shape A class that sets the height. @param {Draw} [draw] @returns {Plot} */
+export function plot(shape, draw = () => []) {
+  return Object.assign(/** @type {Plot} */ (h(`g-plot.${shape}`)), { draw });
 }
 
 // Scales -------------------------------------------------------------------------------------------
@@ -312,7 +316,7 @@ function brush(picture, box, done) {
 
 // The colours are those of Okabe and Ito, which the colour-blind can tell apart; the dashes make that
 // colour is not the only difference.
-const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
+export const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2", "1 2"];
 
 /** @param {number} place Which of several curves, from 0. @returns {{color: string, dash: string}} */
@@ -355,8 +359,9 @@ function marksOf(marks, x, { right, top, bottom }) {
     const left = x(at);
     const room = (place + 2 < marks.length ? x(marks[place + 2].at) : right) - left - 8;
     const d = `M${left} ${top - 26}V${bottom}`;
+    const shown = right > 600 && room > 5.8 * title.length ? title : sign;
     return svg("g.mark", {}, svg("title", {}, `${brief(at)}: ${title}`), svg("path.hit", { d }), svg("path", { d }),
-      svg("text", { x: left + 4, y: top - 17 + 12 * (place % 2) }, right > 600 && room > 5.8 * title.length ? title : sign));
+      svg("text", { x: left + 4, y: top - 17 + 12 * (place % 2) }, shown));
   });
 }
 
@@ -387,7 +392,8 @@ function curveOf({ name, color, dash, x: xs, y: ys, low, high, isStepped }, x, y
     if (isGap) path += `M${pointOf(ys, place)}h0.1`;
     else path += isStepped ? `H${x(xs[place])}V${y(ys[place])}` : `L${pointOf(ys, place)}`;
   }
-  const curve = svg("path.curve", { d: path, "stroke-dasharray": dash, style: { stroke: color } }, svg("title", {}, name));
+  const style = { stroke: color };
+  const curve = svg("path.curve", { d: path, "stroke-dasharray": dash, style }, svg("title", {}, name));
   if (!low || !high) return [curve];
   const outline = [...seen.map((place) => pointOf(low, place)), ...seen.map((place) => pointOf(high, place)).reverse()];
   return [svg("polygon.band", { points: outline.join(" "), style: { fill: color } }), curve];

@@ -72,7 +72,7 @@ export class RolloutView extends HTMLElement {
       replaceContent(this, empty("There is no such row."));
       return;
     }
-    const key = `${table.info.index} ${at}`;
+    const key = JSON.stringify([table.info.index, at, address.get("sort"), rows.length]);
     if (this.#key !== key) {
       const [row] = await table.source.rows(table.info.index, [at]);
       if (this.#context !== context) return;
@@ -113,19 +113,19 @@ export class RolloutView extends HTMLElement {
       title, ...notes,
       short.length > 0 && h("dl.facts", {}, ...short.map(([name, value]) =>
         h("div", {}, h("dt", {}, inline(name, 40)), h("dd", {}, inline(value, MAX_FACT))))),
-      steps.length > 0 && this.#strip(steps, row),
+      steps.length > 0 && this.#strip(steps),
       h("div.columns", {},
         h("div.conversation", {},
+          ...long.map(([name, value]) => folded(inline(name, 80), () => prose(asText(value)))),
           messages.length
             ? messagesView(messages, steps, (index) => this.#select(index))
             : empty(row._rollout ? "The rollout has no messages that are shown."
-              : "There is no rollout with this id. Pass --rollouts to see the messages of result rows."),
-          ...long.map(([name, value]) => folded(inline(name, 80), () => prose(asText(value))))),
+              : "There is no rollout with this id. Pass --rollouts to see the messages of result rows.")),
         h("aside.side", {}, scrolled("sticky", "Rubrics of the step"))));
   }
 
-  /** @param {StepNumbers[]} steps @param {Row} row */
-  #strip(steps, row) {
+  /** @param {StepNumbers[]} steps */
+  #strip(steps) {
     const hasAdvantage = steps.some((each) => each.advantage !== null);
     const name = hasAdvantage ? "advantage" : "reward";
     const most = Math.max(1e-9, ...steps.map((each) => Math.abs(each[name] ?? 0)));
@@ -137,7 +137,7 @@ export class RolloutView extends HTMLElement {
         onclick: () => this.#select(step.index, true),
       }, h("i", { style: barStyle(step[name], most) })));
     return h("div.strip", { role: "group", "aria-label": `${name} of each step` },
-      h("span.muted", {}, name), ...cells, row.step_rewards === null && h("span.tag.failed", {}, "no step rewards"));
+      h("span.muted", {}, name), ...cells);
   }
 
   /** @param {number} index @param {boolean} [isScrolled] */
@@ -186,7 +186,8 @@ customElements.define("g-rollout", RolloutView);
 export function scoreOf(row) {
   if (row._too_large || row._unreadable) return h("span.tag.skipped", {}, "unreadable");
   if (row.is_score_valid === false || typeof row.score !== "number") return h("span.tag.failed", {}, "failed");
-  return h("span.score-of", {}, h("small", {}, "score "), h(row.score === 0 ? "b.big.zero" : "b.big", {}, number(row.score)));
+  const shown = h(row.score === 0 ? "b.big.zero" : "b.big", {}, number(row.score));
+  return h("span.score-of", {}, h("small", {}, "score "), shown);
 }
 
 /** @param {number | null} value @param {number} most */
@@ -299,7 +300,8 @@ function callView(call) {
     h("span.call-name", {}, inline(name, 80)),
     h("span.muted", {}, "(", inline(text.replace(/^\{|\}$/g, ""), 120), ")"),
   ];
-  return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), text.length > 110 && text.length < 2000));
+  const isOpen = text.length > 110 && text.length < 2000; // shorter ones are in the title
+  return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), isOpen));
 }
 
 /** @param {string} text The arguments, mostly JSON. @returns {HTMLElement[]} Text of several lines as it is. */

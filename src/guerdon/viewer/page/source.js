@@ -47,7 +47,8 @@ export class HttpSource {
    * @returns {Promise<Response>}
    */
   async #get(path, query = {}) {
-    const pairs = Object.entries(query).flatMap(([key, values]) => [values].flat().map((value) => [key, String(value)]));
+    const pairs = Object.entries(query).flatMap(([key, values]) =>
+      [values].flat().map((value) => [key, String(value)]));
     const search = new URLSearchParams(pairs);
     const response = await fetch(`api/${path}?${search}`, { signal: AbortSignal.timeout(60_000) });
     if (response.ok) return response;

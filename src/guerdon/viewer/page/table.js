@@ -123,7 +123,8 @@ export class Table {
     await this.load([name]);
     const keys = type === "number" ? this.numbers(name) : this.#ranksOfRows(name);
     const sign = isReversed ? -1 : 1;
-    const present = this.all.filter((row) => keys[row] === keys[row]).sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
+    const present = this.all.filter((row) => keys[row] === keys[row]);
+    present.sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
     const order = new Int32Array(this.rows);
     order.set(present);
     order.set(this.all.filter((row) => keys[row] !== keys[row]), present.length);

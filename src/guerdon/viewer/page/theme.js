@@ -1,37 +1,41 @@
-/** The theme: that of the system, light or dark. The last choice is remembered in this browser. */
+/** The theme: light, dark, or that of the system. */
 
 import { h } from "./dom.js";
 
 const SIGNS = /** @type {Record<string, string>} */ ({ system: "◐", light: "☀", dark: "☾" });
 
-/** @param {() => void} [onChange] @returns {HTMLElement} A button that changes the theme. */
-export function themeButton(onChange = () => {}) {
-  const names = Object.keys(SIGNS);
-  const { dataset } = document.documentElement;
-  const show = () => {
-    button.replaceChildren(SIGNS[dataset.theme ?? ""]);
-    for (const name of ["aria-label", "title"]) button.setAttribute(name, `Theme: ${dataset.theme}`);
-  };
+/**
+ * A button that changes the theme; the browser keeps the choice.
+ * @returns {HTMLElement}
+ */
+export function themeButton() {
+  const themes = Object.keys(SIGNS);
   const button = h("button.theme", {
-    onclick: () => {
-      dataset.theme = names[(names.indexOf(dataset.theme ?? "") + 1) % names.length];
-      remembered(dataset.theme);
-      show();
-      onChange();
-    },
+    onclick: () => set(themes[(themes.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % themes.length]),
   });
-  const last = remembered() ?? "";
-  dataset.theme = names.includes(last) ? last : "system";
-  show();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", onChange);
+  const set = (/** @type {string} */ theme) => {
+    const known = Object.hasOwn(SIGNS, theme) ? theme : "system";
+    document.documentElement.dataset.theme = known;
+    button.replaceChildren(SIGNS[known]);
+    button.setAttribute("aria-label", `Theme: ${known}`);
+    button.setAttribute("title", `Theme: ${known}`);
+    storedTheme(known);
+    document.dispatchEvent(new Event("theme"));
+  };
+  set(storedTheme() ?? "system");
   return button;
 }
 
-/** @param {string} [chosen] Stored, if it is given. @returns {string | null} The last choice. */
-function remembered(chosen) {
+/**
+ * The theme that was chosen last, in this browser.
+ * @param {string} [chosen] Stored, if it is given.
+ * @returns {string | null}
+ */
+function storedTheme(chosen) {
   try {
     if (chosen) localStorage.setItem("guerdon-theme", chosen);
     return localStorage.getItem("guerdon-theme");
-  } catch { return null; // a report that was opened from a file may not store anything
+  } catch {
+    return null; // a report that was opened from a file may not store anything
   }
 }

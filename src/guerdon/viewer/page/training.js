@@ -31,8 +31,12 @@ export class TrainingView extends HTMLElement {
     const logs = tables.filter((table) => table.info.kind === "log");
     const wanted = address.parameters.getAll("runs").map(Number);
     const shown = logs.filter((table) => !wanted.length || wanted.includes(table.info.index));
-    const names = [...new Set(shown.flatMap(metricsOf))].sort((a, b) => rank(a) - rank(b));
+    const names = [...new Set(shown.flatMap(metricsOf))];
     await Promise.all(shown.map((table) => table.load(["step", "kind", ...names])));
+    const isConstant = (/** @type {string} */ name) =>
+      shown.every((table) => !table.has(name) || table.extent(name)[0] === table.extent(name)[1]);
+    const ranks = new Map(names.map((name) => [name, rank(name) + Number(isConstant(name)) / 2]));
+    names.sort((a, b) => (ranks.get(a) ?? 0) - (ranks.get(b) ?? 0));
     const changes = await changesOf(shown);
     const toggle = (/** @type {Table} */ table) => () => {
       const next = shown.includes(table) ? shown.filter((each) => each !== table) : [...shown, table];
@@ -45,10 +49,13 @@ export class TrainingView extends HTMLElement {
       }),
       lineOf(styleOf(place)), inline(table.info.name, 60),
       h("span.muted", {}, `${count(table.rows)} records${table.info.complete ? "" : ", growing"}`))));
-    const marks = changes.map(({ step, text }, place) => ({ at: step, title: text, sign: String(place + 1) }));
+    const marks = changes.map(({ step, text, runs }, place) => ({
+      at: step, sign: String(place + 1), title: runs.length < shown.length ? `${runs.join(", ")}: ${text}` : text,
+    }));
     const metrics = names.map((name) => this.#metricOf(name));
     const elements = metrics.map((metric) => metric.element);
-    if (elements.some((each, place) => this.#grid.children[place] !== each) || elements.length < this.#grid.childElementCount) {
+    const { children } = this.#grid;
+    if (elements.length !== children.length || elements.some((each, place) => children[place] !== each)) {
       this.#grid.replaceChildren(...elements);
     }
     metrics.forEach(({ drawing, values }, index) => {
@@ -185,8 +192,7 @@ export class ArenaView extends HTMLElement {
     };
     const shown = drawn.filter((each) => !hidden.has(each.name));
     const label = `Learning curves in ${world}`;
-    const drawing = plot("tall");
-    drawing.show(curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
+    const drawing = plot("tall", curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
     const lines = valid.map((row, place) => {
       const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)];
       const name = h("button.link", {
