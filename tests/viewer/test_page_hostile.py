@@ -119,6 +119,7 @@ def states(texts):
         yield "#" + urlencode({"by": text, "column": f"components.{text}", "f.group": f"={text}"})
         yield "#" + urlencode({"view": "group", "group": text})
         yield f"#file=1&row={HOSTILE.index(text)}"
+    for text in LONG:
         yield "#" + urlencode({"file": 3, "world": text})
 
 

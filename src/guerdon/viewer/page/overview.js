@@ -243,10 +243,9 @@ function intervalTitle() {
  * @returns {HTMLElement[]}
  */
 function meanLines(entries, others) {
-  const ends = entries.map(({ mean: { mean } }) => mean).filter(Number.isFinite);
+  const ends = entries.flatMap(({ mean: { mean, half } }) => [mean, mean - half, mean + half]).filter(Number.isFinite);
   const [low, high] = [Math.min(0, ...ends), Math.max(1, ...ends)];
-  const at = (/** @type {number} */ value) =>
-    `${Math.min(Math.max((100 * (value - low)) / (high - low), 0), 100).toFixed(2)}%`;
+  const at = (/** @type {number} */ value) => `${((100 * (value - low)) / (high - low)).toFixed(2)}%`;
   const between = (/** @type {number} */ from, /** @type {number} */ to) =>
     ({ left: at(from), right: `calc(100% - ${at(to)})` });
   return entries.map((entry) => {
