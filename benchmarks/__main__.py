@@ -21,6 +21,7 @@ from benchmarks import (
     import_time,
     judgements,
     openenv_home,
+    page,
     process_pool,
     ray_cluster,
     reward_composer,
@@ -66,6 +67,7 @@ NAMES = (
     "normalizer",
     "logging",
     "viewer",
+    "page",
     "ray",
 )
 
@@ -102,6 +104,7 @@ def main() -> None:
         "normalizer": reward_normalizer.run,
         "logging": reward_logging.run,
         "viewer": lambda: viewer.run(arguments.megabytes),
+        "page": page.run,
         "ray": lambda: ray_cluster.run(arguments.rows),
     }
     found = Findings()

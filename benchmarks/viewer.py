@@ -40,19 +40,19 @@ def run(megabytes: int = MEGABYTES) -> Findings:
         folder = Path(name)
         rows, rollouts = folder / "rows.jsonl", folder / "rollouts.jsonl"
         found = Findings()
-        for path, lines in ((rows, _rows()), (rollouts, _rollouts())):
-            count = _write(path, lines, INDEX_BYTES)
+        for path, lines in ((rows, made_rows()), (rollouts, made_rollouts())):
+            count = write_rows(path, lines, INDEX_BYTES)
             line = Measured(f"index of {path.stem}", "json.loads of each line", 1.5, per=count,
                             unit="row")  # fmt: skip
             line.pairs = take_turns(_indexing(path), _loading(path), ROUNDS)
             found.lines.append(line)
-        _write(rows, _rows(), megabytes * 1_000_000)
+        write_rows(rows, made_rows(), megabytes * 1_000_000)
         found.lines.append(_memory(rows, rollouts))
-        count = _write(rollouts, _rollouts(messages=20), most=1000)
-        _write(rows, _rows(), most=count)
+        count = write_rows(rollouts, made_rollouts(messages=20), most=1000)
+        write_rows(rows, made_rows(), most=count)
         report = Counted("report of 1,000 rollouts of 20 messages", "5 MB", 5e6, unit="B")
         if (PAGE / "index.html").exists():
-            report.ours = _report(rows, rollouts)
+            report.ours = report_size(rows, rollouts)
         else:
             report.missing = "there is no page"
         found.lines.append(report)
@@ -70,7 +70,8 @@ def _words() -> Callable[[int], str]:
     return lambda count: " ".join(rng.choices(known, weights, k=count))
 
 
-def _rows() -> Iterator[dict[str, Any]]:
+def made_rows() -> Iterator[dict[str, Any]]:
+    """Yield result rows with the advantages of their steps, in groups of 8."""
     rng = random.Random(1)
     number = 0
     while True:
@@ -89,7 +90,8 @@ def _rows() -> Iterator[dict[str, Any]]:
         number += 1
 
 
-def _rollouts(messages: int = 6) -> Iterator[dict[str, Any]]:
+def made_rollouts(messages: int = 6) -> Iterator[dict[str, Any]]:
+    """Yield the rollouts of the rows."""
     words, number = _words(), 0
     while True:
         roles = ("user", "assistant") * (messages // 2)
@@ -98,7 +100,7 @@ def _rollouts(messages: int = 6) -> Iterator[dict[str, Any]]:
         number += 1
 
 
-def _write(
+def write_rows(
     path: Path, rows: Iterator[dict[str, Any]], size: float = float("inf"), *, most: int = 10**9
 ) -> int:
     """Write rows until the file has a size or a number of rows; return the number."""
@@ -137,25 +139,30 @@ def _loading(path: Path) -> Callable[[], float]:
     return load
 
 
+def start_view(rows: Path, *options: str) -> tuple[subprocess.Popen[str], re.Match[str] | None]:
+    """Start ``guerdon view``; return the process, and its address and its token if it starts."""
+    command = [sys.executable, "-m", "guerdon", "view", str(rows), "--no-open", *options]
+    environment = os.environ | {"XDG_CACHE_HOME": str(rows.parent / "cache")}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    return process, re.search(r"(http://\S+/)\?token=(\S+)", process.stdout.readline())
+
+
 def _memory(rows: Path, rollouts: Path) -> Counted:
     """The peak memory of a server that has answered what the page asks for."""
     size = rows.stat().st_size + rollouts.stat().st_size
     line = Counted(f"memory of guerdon view, {size / 1e6:,.0f} MB", "200 MB", 200e6, unit="B")
-    command = [sys.executable, "-m", "guerdon", "view", str(rows), "--rollouts", str(rollouts)]
-    environment = os.environ | {"XDG_CACHE_HOME": str(rows.parent / "cache")}
-    process = subprocess.Popen(
-        [*command, "--no-open"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
+    process, announced = start_view(rows, "--rollouts", str(rollouts))
     try:
-        announced = re.search(r"(http://\S+/)\?token=(\S+)", process.stdout.readline())
         if announced is not None:
             _ask(announced[1], announced[2])
     finally:
         process.terminate()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        process.stdout.close()
+        process.communicate()
     if announced is None:
         line.missing = "it did not start"
         return line
@@ -178,7 +185,8 @@ def _ask(base: str, token: str) -> None:
                 pass
 
 
-def _report(rows: Path, rollouts: Path) -> int:
+def report_size(rows: Path, rollouts: Path) -> int:
+    """Write ``report.html`` beside the rows; return its size in bytes."""
     from guerdon.viewer import FileIndex, ViewedFile, write_report
 
     cache = rows.parent / "cache"

@@ -34,6 +34,7 @@ FLOORS = {
     "_problems": 1,
     "_validation": 1,
     "_http": 1,
+    "_pages": 1,
     "_logging": 1,
     "types": 1,
     "credit": 2,

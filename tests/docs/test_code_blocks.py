@@ -69,6 +69,7 @@ NO_RUN_COMMANDS = {
     "guerdon serve examples/atari",
     "guerdon serve examples/textarena",
     "guerdon serve number_env",
+    "guerdon serve number_env --web",
     "guerdon serve number_env --reward reward.yaml",
     "gym env start --config resources_servers/word_problems/configs/word_problems.yaml "
     "--model-type openai_model --model-url http://localhost:8000/v1 --model-api-key none "

@@ -211,7 +211,7 @@ def recorded(tmp_path_factory):
         "tau": printed("tau", "score", "airline.jsonl", "--credit", "gigpo", "--gamma", "0.95",
                        "--reward", str(REPOSITORY / "examples/tau_airline/reward.yaml")),
         "gsm8k": printed("gsm8k", "score", "solved.jsonl", "--reward", f"{solution}:Solution",
-                         "--by", "model"),
+                         "--by", "model", "--trees"),
         "failing": printed("failing", "score", "solved.jsonl", "--reward", "reward.py:gated",
                            "--by", "model", "--credit", "grpo"),
         "diff": printed("diff", "diff", f"{solution}:Solution", "reward.py:brief", "solved.jsonl"),
@@ -244,5 +244,5 @@ def write_log(folder, name, steps):
                 )  # fmt: skip
             components = {"right": step / steps, "style": 0.5}
             reward = sum(weights[each] * components[each] for each in weights)
-            logger.log_step(0, step, reward=reward, components=components, weights=weights)
+            logger.log_step(step, 0, reward=reward, components=components, weights=weights)
     return folder / name / "rewards.jsonl"

@@ -24,6 +24,49 @@ from scripts.chromium import MISSING, chromium_path
 REPOSITORY = Path(__file__).parents[2]
 ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 TOKEN = "s3cret"
+# Texts that a page must show as texts.
+HOSTILE = [
+    "<script>window.executed = true</script>",
+    "<img src=x onerror='window.executed = true'>",
+    "<svg onload='window.executed = true'>",
+    "<iframe srcdoc='<script>parent.executed = true</script>'></iframe>",
+    "<a href='javascript:window.executed = true'>click</a>",
+    "javascript:window.executed=true",
+    '"><script>window.executed = true</script>',
+    "'><img src=x onerror=window.executed=true>",
+    "</textarea><script>window.executed = true</script>",
+    "</script><script>window.executed = true</script>",
+    "<style>body { display: none }</style>",
+    "<link rel=stylesheet href=http://evil.test/x.css>",
+    "<meta http-equiv=refresh content='0;url=http://evil.test/'>",
+    "<base href=http://evil.test/>",
+    "<form action=http://evil.test/><input name=q></form>",
+    "<object data=http://evil.test/x></object>",
+    "<math><mtext><img src=x onerror=window.executed=true></mtext></math>",
+    "<details open ontoggle=window.executed=true>",
+    "<body onload=window.executed=true>",
+    "<!-- --><script>window.executed = true</script>",
+    "{{constructor.constructor('window.executed = true')()}}",
+    "${window.executed = true}",
+    "`${window.executed = true}`",
+    "url(javascript:window.executed=true)",
+    "http://evil.test/?track",
+    "![picture](http://evil.test/picture.png)",
+    "[click](javascript:window.executed=true)",
+    "data:text/html,<script>window.executed=true</script>",
+    "\u202eevil\u202c",
+    "\u2066isolated\u2069 \u200fmark",
+    "\u0000\u0001\u0007\u001b[31mred\u001b[0m",
+    "zero\u200bwidth\ufeffspace\u2060",
+    "z\u0337\u0321" * 50,
+    "W" * 5000,
+    "\U000e0041\U000e0042tags",
+    "__proto__",
+    "constructor",
+    "=cmd|' /C calc'!A0",
+    "%3Cscript%3Ewindow.executed=true%3C/script%3E",
+    "\u2028window.executed = true\u2029",
+]
 PATIENCE_S = 20.0  # after which what should happen is taken not to happen
 
 
@@ -43,12 +86,16 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(chromium: Any, address: str, **options: Any) -> Iterator[Any]:
+def opened(
+    chromium: Any, address: str, *, ready: str = "[ready]", tolerated: str = "", **options: Any
+) -> Iterator[Any]:
     """A page in a browser of its own, which ends with an error if the page has reported one.
 
     Args:
         chromium: The browser.
         address: The address. The page may send requests to its server alone.
+        ready: A selector of what is there once the page is.
+        tolerated: A part of the errors that are expected.
         options: Of playwright's ``new_context``; by default the page has 1,280 × 800 pixels.
     """
     context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}} | options)
@@ -66,9 +113,10 @@ def opened(chromium: Any, address: str, **options: Any) -> Iterator[Any]:
         page.on("console", lambda line: line.type == "error" and problems.append(line.text))
         page.on("request", watch)
         page.goto(address)
-        page.wait_for_selector("[ready]")
+        page.wait_for_selector(ready)
         yield page
-        assert not problems, "; ".join(problems)
+        found = [each for each in problems if not tolerated or tolerated not in each]
+        assert not found, "; ".join(found)
     finally:
         context.close()
 

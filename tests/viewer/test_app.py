@@ -147,7 +147,7 @@ def test_viewer_app_makes_a_cookie_of_the_token_in_the_address(client):
     del client.headers["authorization"]
     assert client.get("/").status_code == 401
     answer = client.get("/", params={"token": TOKEN})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "./")
     assert "HttpOnly" in answer.headers["set-cookie"]
     assert "SameSite=strict" in answer.headers["set-cookie"]
     assert client.get("/").text.startswith("<!doctype html>")
@@ -172,7 +172,7 @@ def test_viewer_app_requires_the_token(client, path, headers):
     del client.headers["authorization"]
     answer = client.get(path, headers=headers)
     assert answer.status_code == 401
-    assert "address" in answer.json()["error"]
+    assert "address" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from guerdon.rollouts.comparing.group_comparison import count_pairs
 from tests.viewer.conftest import rollout, row, write_log
-from tests.viewer.page import figure, go, rows_of, signed, texts_of, wait_for
+from tests.viewer.page import figure, go, read_lines, rows_of, signed, texts_of, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -137,7 +137,7 @@ def test_rollout_distinguishes_stopped_failed_and_zero(show, serve):
              "reason": "too long"},
             {"name": "style", "value": None, "status": "skipped", "reason": "gate scored 0"},
             {"name": "judge", "value": None, "status": "failed", "error": "OSError: refused",
-             "prompt": "Is it good?", "answer": "Yes."},
+             "details": {"prompt": "Is it good?", "answer": "Yes."}},
         ],
     }  # fmt: skip
     page = show(serve([row("a", 0.0, trees=[tree])]), "#view=rollout&row=0")
@@ -159,10 +159,8 @@ def test_group_shows_rollouts_side_by_side_and_the_steps_of_a_state(at, recorded
     own = [each for each in recorded.files["tau"].rows if each["group"] == group]
     page = at("tau", f"view=group&group={group}")
     assert texts_of(page, ".lane > header a") == [each["id"] for each in own]
-    page.locator(".states button").nth(-2).click()  # the last one is of all steps
-    wait_for(
-        page, "document.querySelector('.states li:nth-last-child(2) button').ariaPressed === 'true'"
-    )
+    page.locator(".states button").nth(1).click()
+    wait_for(page, "document.querySelectorAll('.states button')[1].ariaPressed === 'true'")
     [anchor] = parse_qs(page.url.partition("#")[2])["anchor"]
     steps = [
         [f"{step['base_reward']:.3f}", f"{step['return_to_go']:.3f}", signed(step["advantage"])]
@@ -202,6 +200,12 @@ def test_training_draws_runs_and_changes(show, serve, tmp_path):
     assert page.locator(".curves .main .mark").count() == 2
     assert [cells[:2] for cells in rows_of(page, ".updates")] == [["1", "10"], ["2", "15"]]
     assert "style.weight: 0.2 → 0.4" in page.locator(".changes").inner_text()
+    rewards = [
+        [each["reward"] for each in read_lines(log) if each.get("reward") is not None]
+        for log in logs
+    ]
+    shown = texts_of(page, ".curves .main .legend li")
+    assert shown == ["last", *(f"{each[-1]:.3f}" for each in rewards)]
     titles = texts_of(page, ".curves .card h2")
     # Of each kind, what doesn't change is last.
     assert titles == ["reward", "right", "style", "weight of style", "weight of right"]

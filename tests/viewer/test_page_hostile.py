@@ -6,52 +6,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.viewer.page import go, run_guerdon, viewed, wait_for, write_lines
+from tests.viewer.page import HOSTILE, go, run_guerdon, viewed, wait_for, write_lines
 
 pytestmark = pytest.mark.browser
-
-HOSTILE = [
-    "<script>window.executed = true</script>",
-    "<img src=x onerror='window.executed = true'>",
-    "<svg onload='window.executed = true'>",
-    "<iframe srcdoc='<script>parent.executed = true</script>'></iframe>",
-    "<a href='javascript:window.executed = true'>click</a>",
-    "javascript:window.executed=true",
-    '"><script>window.executed = true</script>',
-    "'><img src=x onerror=window.executed=true>",
-    "</textarea><script>window.executed = true</script>",
-    "</script><script>window.executed = true</script>",
-    "<style>body { display: none }</style>",
-    "<link rel=stylesheet href=http://evil.test/x.css>",
-    "<meta http-equiv=refresh content='0;url=http://evil.test/'>",
-    "<base href=http://evil.test/>",
-    "<form action=http://evil.test/><input name=q></form>",
-    "<object data=http://evil.test/x></object>",
-    "<math><mtext><img src=x onerror=window.executed=true></mtext></math>",
-    "<details open ontoggle=window.executed=true>",
-    "<body onload=window.executed=true>",
-    "<!-- --><script>window.executed = true</script>",
-    "{{constructor.constructor('window.executed = true')()}}",
-    "${window.executed = true}",
-    "`${window.executed = true}`",
-    "url(javascript:window.executed=true)",
-    "http://evil.test/?track",
-    "![picture](http://evil.test/picture.png)",
-    "[click](javascript:window.executed=true)",
-    "data:text/html,<script>window.executed=true</script>",
-    "\u202eevil\u202c",
-    "\u2066isolated\u2069 \u200fmark",
-    "\u0000\u0001\u0007\u001b[31mred\u001b[0m",
-    "zero\u200bwidth\ufeffspace\u2060",
-    "z\u0337\u0321" * 50,
-    "W" * 5000,
-    "\U000e0041\U000e0042tags",
-    "__proto__",
-    "constructor",
-    "=cmd|' /C calc'!A0",
-    "%3Cscript%3Ewindow.executed=true%3C/script%3E",
-    "\u2028window.executed = true\u2029",
-]
 
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGA"
@@ -91,7 +48,7 @@ def address(hostile):
 
 def scored(text):
     node = {"name": text, "value": None, "status": "failed", "reason": text, "error": text,
-            "prompt": text, "answer": text}  # fmt: skip
+            "details": {"prompt": text, "answer": text}}  # fmt: skip
     skipped = {"name": text, "value": None, "status": "skipped", "reason": text}
     step = {"step_index": 0, "advantage": 0.5, "return_to_go": 1.0, "anchor": 0, "reason": text}
     return {
@@ -162,6 +119,7 @@ def states(texts):
         yield "#" + urlencode({"by": text, "column": f"components.{text}", "f.group": f"={text}"})
         yield "#" + urlencode({"view": "group", "group": text})
         yield f"#file=1&row={HOSTILE.index(text)}"
+    for text in LONG:
         yield "#" + urlencode({"file": 3, "world": text})
 
 

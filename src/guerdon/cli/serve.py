@@ -9,6 +9,7 @@ import sys
 import threading
 from enum import StrEnum
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -59,6 +60,9 @@ def serve(
     production: Annotated[
         bool, typer.Option("--production", help="No /reset, /step and /state: sessions only.")
     ] = False,
+    web: Annotated[
+        bool, typer.Option("--web", help="A page on which to play the environment by hand.")
+    ] = False,
     log_format: Annotated[
         LogFormat, typer.Option("--log", help="Lines of text, or of JSON.")
     ] = LogFormat.text,
@@ -71,8 +75,8 @@ def serve(
 
     Each session has an environment of its own. SIGTERM or ctrl-C lets running steps finish, and
     stops. The routes: /ws for sessions; /mcp for tools; /health, /metadata, /schema, /config,
-    /config/audit, /metrics, /openapi.json; and, unless --production, /reset, /step and /state,
-    where each call has a new environment.
+    /config/audit, /metrics, /openapi.json; with --web, a page at /web to play the environment by
+    hand; and, unless --production, /reset, /step and /state, where each call has a new environment.
     """  # fmt: skip
     from guerdon._validation import check_number, check_seconds
     from guerdon.config.pipeline import RewardPipeline, open_services
@@ -108,7 +112,15 @@ def serve(
             fail_on_reward_error=fail_on_reward_error,
             processes=processes,
             mode="production" if production else "simulation",
+            web=web,
         )
+
+        def ready(url: str) -> None:
+            print(f"serving {target} at {url}", flush=True)
+            if web:
+                query = "" if token is None else f"?token={quote(token, safe='')}"
+                print(f"play it by hand at {url}/web/{query}", flush=True)
+
         if with_parent:
             threading.Thread(target=_follow_parent, daemon=True).start()
         serve_app(
@@ -116,7 +128,7 @@ def serve(
             host=host,
             port=port,
             grace_s=grace,
-            ready=lambda url: print(f"serving {target} at {url}", flush=True),
+            ready=ready,
         )
 
 

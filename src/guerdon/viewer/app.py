@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import struct
 import threading
@@ -14,42 +12,25 @@ from typing import Any
 
 import anyio.to_thread
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from guerdon._validation import check_token, has_token
+from guerdon._pages import PAGES, WithHeaders, page_routes
+from guerdon._validation import check_token
 from guerdon.envs.server.access import AccessControl
 from guerdon.errors import InvalidArgumentError
-from guerdon.viewer.bundle import bundled_modules
 from guerdon.viewer.columns import Array
 from guerdon.viewer.files import ViewedFile
 
 __all__ = ["ViewerApp"]
 
-PAGE = Path(__file__).parent / "page"
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 BINARY = "application/octet-stream"
 # Seconds that a request waits for changes, and between two looks at the files.
 CHANGES_S = 20.0
 LOOK_S = 0.5
-
-HEADERS = {
-    "cache-control": "no-store",
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
 
 
 class ViewerApp(Starlette):
@@ -85,39 +66,23 @@ class ViewerApp(Starlette):
     ) -> None:
         self.on_loopback: bool | None = None
         self._files = files
-        self._page = page or PAGE
         # What takes time and memory is done for one request at a time.
         self._one_at_a_time = threading.Lock()
         check_token(token)
         api = {"files": self._get_files, "columns": self._get_columns, "rows": self._get_rows,
                "search": self._get_search, "order": self._get_order, "join": self._get_join,
                "changes": self._get_changes}  # fmt: skip
-        zipped = [Middleware(GZipMiddleware)]
         super().__init__(
             routes=[
                 *(Route(f"/api/{name}", endpoint) for name, endpoint in api.items()),
-                Route("/", self._get_page, middleware=zipped),
-                Route("/{name}", self._get_page, middleware=zipped),
+                *page_routes(page or PAGES),
             ],
             middleware=[
-                Middleware(_WithHeaders),
-                Middleware(AccessControl, token=None, allowed_hosts=allowed_hosts),
-                Middleware(_RequiresToken, token=token),
+                Middleware(WithHeaders),
+                Middleware(AccessControl, token=token, allowed_hosts=allowed_hosts, entrance="/"),
             ],
             exception_handlers={InvalidArgumentError: _refused, HTTPException: _refused},
         )
-
-    # The page
-
-    def _get_page(self, request: Request) -> Response:
-        name = request.path_params.get("name", "index.html")
-        type_ = TYPES.get(Path(name).suffix)
-        file = self._page / name
-        if type_ is None or file.parent != self._page or not file.is_file():
-            raise HTTPException(404, f"there is no page {name!r:.80}")
-        # One request in place of one for each module.
-        content = bundled_modules(self._page) if name == "main.js" else file.read_bytes()
-        return Response(content, media_type=type_)
 
     # The data
 
@@ -200,54 +165,3 @@ async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code)
     return JSONResponse({"error": str(error)}, 400)
-
-
-# Access ------------------------------------------------------------------------------------------
-
-
-class _WithHeaders:
-    """Middleware that adds `HEADERS` to every answer, refusals included."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
-
-
-class _RequiresToken:
-    """Middleware that requires the token, and makes a cookie of that in the page's address."""
-
-    def __init__(self, app: ASGIApp, *, token: str) -> None:
-        self._app, self._token = app, token
-        # Browsers send a cookie to all ports: servers of other files have others.
-        self._cookie = f"guerdon-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._answer(HTTPConnection(scope)) if scope["type"] == "http" else None
-        await (answer or self._app)(scope, receive, send)
-
-    def _is_allowed(self, request: HTTPConnection) -> bool:
-        cookie = request.cookies.get(self._cookie, "")
-        return self._is_token(cookie) or has_token(
-            request.headers.get("authorization", ""), self._token
-        )
-
-    def _is_token(self, text: str) -> bool:
-        return hmac.compare_digest(text.encode("utf-8", "replace"), self._token.encode())
-
-    def _answer(self, request: HTTPConnection) -> Response | None:
-        """The answer to a request that the application doesn't get."""
-        if request.url.path == "/" and self._is_token(request.query_params.get("token", "")):
-            response = RedirectResponse("/", 303)
-            response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
-            return response
-        if self._is_allowed(request):
-            return None
-        error = "open the address that guerdon view has printed: it has a token"
-        return JSONResponse({"error": error}, 401, {"www-authenticate": "Bearer"})

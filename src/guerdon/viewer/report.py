@@ -14,8 +14,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from guerdon._pages import PAGES
 from guerdon.errors import InvalidArgumentError
-from guerdon.viewer.app import PAGE
 from guerdon.viewer.bundle import bundled_page
 from guerdon.viewer.columns import Array
 from guerdon.viewer.files import MAX_ROWS, ViewedFile
@@ -60,7 +60,7 @@ def write_report(
     """
     chosen = [_chosen(file, sample, seed) for file in files]
     data = base64.b64encode(_compressed(files, chosen, int(max_mb * MB))).decode()
-    document = bundled_page(page or PAGE, data).encode()
+    document = bundled_page(page or PAGES, data).encode()
     if len(document) > max_mb * MB:
         raise _too_large(max_mb * MB)
     out.write_bytes(document)

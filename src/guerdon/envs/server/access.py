@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import ipaddress
 from collections.abc import Awaitable, Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from guerdon._http import is_loopback
@@ -27,22 +30,39 @@ class AccessControl:
     Without a token, the server's own name counts as another site, because that page may have
     resolved it to the server's address; its address and names in `allowed_hosts` do not.
 
+    Browsers can't send ``Authorization`` for a page or a WebSocket. The address of the page at
+    `entrance` may have the token instead, ``?token=…``: the answer sets a cookie, which then counts
+    like the header. Browsers send a cookie with each request, whichever page causes it, so that
+    it counts only in requests of the server's own pages.
+
     Args:
         app: The application.
         token: The bearer token that ``Authorization`` must contain; None accepts everyone.
         allowed_hosts: Further host names that are accepted.
+        entrance: The path of the page; None for a server without one, which accepts no cookie.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str | None, allowed_hosts: Collection[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        allowed_hosts: Collection[str],
+        entrance: str | None = None,
+    ) -> None:
         self._app = app
         self._token = token
         self._hosts = {host.lower() for host in allowed_hosts}
+        self._entrance = entrance
+        # Browsers send a cookie to all ports: servers with other tokens have others.
+        self._cookie = f"guerdon-{hashlib.sha256((token or '').encode()).hexdigest()[:8]}"
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Call the application, or reject the request."""
         refusal = None if scope["type"] == "lifespan" else self._refusal(scope)
         if refusal is None:
-            return self._app(scope, receive, send)
+            app = self._with_cookie() if self._enters(scope) else self._app
+            return app(scope, receive, send)
         status, reason = refusal
         return self._reject(scope, receive, send, status=status, reason=reason)
 
@@ -74,14 +94,49 @@ class AccessControl:
             )
         if self._is_of_other_site(headers, name):
             return 403, "pages of other sites may not use this server (see allowed_hosts)"
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if self._token is None or path in OPEN_PATHS:
+        if self._token is None or _path(scope) in OPEN_PATHS or self._enters(scope):
             return None
         authorization = headers.get("authorization", "")
         if has_token(authorization, self._token):
             return None
+        if self._has_cookie(scope):
+            if self._is_of_own_page(scope, headers):
+                return None
+            return 403, "the cookie is for the pages of this server only (see allowed_hosts)"
         problem = "wrong token" if " " in authorization else "no token"
-        return 401, f"{problem}; send the header Authorization: Bearer <token>"
+        page = "" if self._entrance is None else ", or open the address of the page that has it"
+        return 401, f"{problem}; send the header Authorization: Bearer <token>{page}"
+
+    # The cookie
+
+    def _enters(self, scope: Scope) -> bool:
+        """Whether it is a request of the page whose address has the token."""
+        if scope["type"] != "http" or self._token is None or _path(scope) != self._entrance:
+            return False
+        return _is_same(HTTPConnection(scope).query_params.get("token", ""), self._token)
+
+    def _with_cookie(self) -> RedirectResponse:
+        """Open the same page, without the token in its address."""
+        response = RedirectResponse("./", 303)
+        response.set_cookie(self._cookie, self._token or "", httponly=True, samesite="strict")
+        return response
+
+    def _has_cookie(self, scope: Scope) -> bool:
+        if self._entrance is None or self._token is None:
+            return False
+        return _is_same(HTTPConnection(scope).cookies.get(self._cookie, ""), self._token)
+
+    def _is_of_own_page(self, scope: Scope, headers: Headers) -> bool:
+        """Whether a request is of a page of this server: not of another port of the host either."""
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return False
+        origin = headers.get("origin")
+        if origin is None:  # browsers send one with all that has an effect
+            return scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        is_own = urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+        return is_own or _hostname(origin) in self._hosts
+
+    # Sites
 
     def _is_of_other_site(self, headers: Headers, name: str) -> bool:
         origin = headers.get("origin")
@@ -92,6 +147,15 @@ class AccessControl:
 
     def _is_accepted(self, name: str, own: str | None = None) -> bool:
         return bool(name) and (name in self._hosts or name == own or is_loopback(name))
+
+
+def _path(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def _is_same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
 def _hostname(url: str) -> str:

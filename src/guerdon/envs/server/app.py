@@ -9,9 +9,11 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect
-from starlette.routing import BaseRoute
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse
+from starlette.routing import BaseRoute, Mount, Route
 
+from guerdon._pages import PAGES, WithHeaders, page_routes
 from guerdon._validation import check_choice, check_token
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.schema import RewardConfig
@@ -33,6 +35,7 @@ from guerdon.types.state import State
 __all__ = ["EnvApp", "create_app"]
 
 MODES = ("simulation", "production")
+WEB = "/web"
 
 
 class EnvApp(Starlette):
@@ -64,16 +67,20 @@ class EnvApp(Starlette):
         *,
         token: str | None,
         allowed_hosts: Collection[str],
+        web: bool = False,
     ) -> None:
         self.sessions = sessions
         self.limits = limits = sessions.limits
         self.on_loopback: bool | None = None
         self.requires_token = token is not None
+        entrance = f"{WEB}/" if web else None
         super().__init__(
-            routes=routes,
+            routes=[*routes, *(_web_routes() if web else [])],
             lifespan=lambda app: sessions.running(),
             middleware=[
-                Middleware(AccessControl, token=token, allowed_hosts=allowed_hosts),
+                Middleware(
+                    AccessControl, token=token, allowed_hosts=allowed_hosts, entrance=entrance
+                ),
                 Middleware(
                     BodyLimits,
                     max_bytes=limits.max_message_bytes,
@@ -101,6 +108,7 @@ def create_app(
     fail_on_reward_error: bool = False,
     processes: int = 1,
     mode: str = "simulation",
+    web: bool = False,
 ) -> EnvApp:
     """Make an application that serves an environment, over HTTP and WebSocket.
 
@@ -138,6 +146,8 @@ def create_app(
             whole.
         mode: ``production`` serves no ``/reset``, ``/step`` and ``/state``, as OpenEnv's mode of
             that name; sessions and tools are as in ``simulation``.
+        web: Whether ``/web`` is a page on which a person can play the environment. With a token,
+            its address is ``/web/?token=…``.
 
     Raises:
         InvalidArgumentError: An argument is invalid.
@@ -172,7 +182,18 @@ def create_app(
         name=env_name,
     )
     routes = Endpoints(sessions, types, is_production=mode == "production").routes()
-    return EnvApp(sessions, routes, token=check_token(token), allowed_hosts=allowed_hosts)
+    check_token(token)
+    return EnvApp(sessions, routes, token=token, allowed_hosts=allowed_hosts, web=web)
+
+
+def _web_routes() -> list[BaseRoute]:
+    """Return the routes of the page; its addresses are relative, as the server may be mounted."""
+
+    def redirect(request: Request) -> RedirectResponse:
+        return RedirectResponse(f".{WEB}/")
+
+    page = page_routes(PAGES, "play.html", module="play.js")
+    return [Route(WEB, redirect), Mount(WEB, routes=page, middleware=[Middleware(WithHeaders)])]
 
 
 def _environment_class(

@@ -17,6 +17,7 @@ const LANES = 24; // rollouts side by side
 const ROWS = 200; // rows of a group that are fetched
 const ALL = "all"; // in place of a state
 const BEGINNING = "(the beginning)";
+const WITHOUT_TEXT = "(a message without text)";
 
 /** The view of one group. */
 export class GroupView extends HTMLElement {
@@ -280,7 +281,7 @@ function stateText({ row, step }) {
   const turns = [...messages.keys()].filter((place) => messages[place].role === "assistant");
   const before = messages.slice(0, turns[step.index] ?? 0);
   const last = before.findLast((/** @type {Row} */ each) => each.role !== "assistant");
-  return last ? messageText(last) : "";
+  return last ? messageText(last) || WITHOUT_TEXT : "";
 }
 
 /** @param {Row} message @returns {string} The same for the same messages. */

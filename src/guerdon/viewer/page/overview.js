@@ -174,12 +174,11 @@ export class Overview extends HTMLElement {
     if (!names.includes(by)) return replaceContent(body, empty("There is no column to break down by."));
     const isByMean = address.get("order") === "mean";
     const score = table.has("score") ? table.numbers("score") : null;
-    const { compare } = new Intl.Collator("en", { numeric: true });
-    const values = table.values(by);
+    const [values, ranks] = [table.values(by), table.ranks(by)];
     const parts = meansBy(table.codes(by), values.length, score, rows)
-      .map((mean, code) => ({ value: values[code], mean })).filter(({ mean }) => mean.rows > 0)
+      .map((mean, code) => ({ value: values[code], mean, rank: ranks[code] })).filter(({ mean }) => mean.rows > 0)
       .sort((a, b) => (isByMean ? (b.mean.mean || 0) - (a.mean.mean || 0) : b.mean.rows - a.mean.rows)
-        || compare(a.value, b.value));
+        || a.rank - b.rank);
     const entries = parts.slice(0, MAX_PARTS).map(({ value, mean }) => ({
       name: `part ${value}`, text: value, mean,
       isChosen: address.filters.get(by)?.includes(`=${value}`) ?? false,

@@ -121,7 +121,7 @@ export class Table {
       return isReversed ? order.slice().reverse() : order;
     }
     await this.load([name]);
-    const keys = type === "number" ? this.numbers(name) : this.#ranks(name);
+    const keys = type === "number" ? this.numbers(name) : this.#ranksOfRows(name);
     const sign = isReversed ? -1 : 1;
     const present = this.all.filter((row) => keys[row] === keys[row]);
     present.sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
@@ -131,14 +131,22 @@ export class Table {
     return order;
   }
 
+  /** @param {string} name @returns {Float64Array} The place of each value among the sorted values. */
+  ranks(name) {
+    return this.once(`ranks ${name}`, () => {
+      const values = this.values(name);
+      const { compare } = new Intl.Collator("en", { numeric: true });
+      const places = [...values.keys()].sort((a, b) => compare(values[a], values[b]));
+      const ranks = new Float64Array(values.length);
+      places.forEach((code, place) => (ranks[code] = place));
+      return ranks;
+    });
+  }
+
   /** @param {string} name @returns {Float64Array} The place of each row's value among the sorted values. */
-  #ranks(name) {
-    const values = this.values(name);
-    const { compare } = new Intl.Collator("en", { numeric: true });
-    const places = [...values.keys()].sort((a, b) => compare(values[a], values[b]));
-    const rank = new Float64Array(values.length);
-    places.forEach((code, place) => (rank[code] = place));
-    return Float64Array.from(this.codes(name), (code) => (code < 0 ? NaN : rank[code]));
+  #ranksOfRows(name) {
+    const ranks = this.ranks(name);
+    return Float64Array.from(this.codes(name), (code) => (code < 0 ? NaN : ranks[code]));
   }
 }
 

@@ -2,14 +2,17 @@
 
 import { h } from "./dom.js";
 import { gauge } from "./plots.js";
-import { duration, folded, inline, number, prose } from "./text.js";
+import { asText, duration, folded, inline, number, prose } from "./text.js";
 
 /** @typedef {import("./source.js").Row} Row */
 /**
  * @typedef {{name: string, value?: number | null, status?: string, weight?: number | null,
- *   seconds?: number, reason?: string | null, error?: string | null, prompt?: string,
- *   answer?: string, children?: Node_[]}} Node_ A node of the tree.
+ *   seconds?: number, reason?: string | null, error?: string | null, hook_errors?: string[],
+ *   details?: Record<string, unknown>, children?: Node_[]}} Node_ A node of the tree.
  */
+
+/** What the details of a judge are. */
+const JUDGE = /** @type {Record<string, string>} */ ({ prompt: "the judge's prompt", answer: "the judge's answer" });
 
 /**
  * The recorded tree of a step; otherwise one that is built from the components of the row.
@@ -63,8 +66,9 @@ function nodeView(node, most, above) {
     // The parents of a rubric that failed have the same error.
     node.error && !node.children?.some((each) => each.error === node.error)
       && h("p.error", { role: "note" }, inline(node.error, 2000)),
-    node.prompt && folded("the judge's prompt", () => prose(node.prompt ?? "")),
-    node.answer && folded("the judge's answer", () => prose(node.answer ?? "")),
+    ...(node.hook_errors ?? []).map((each) => h("p.error", { role: "note" }, "a hook: ", inline(each, 2000))),
+    ...Object.entries(node.details ?? {}).map(([name, text]) =>
+      folded(JUDGE[name] ?? inline(name, 60), () => prose(asText(text)))),
   ];
   const children = above.size < 60 ? node.children ?? [] : [];
   return h(`li.${status}`, {},

@@ -1,0 +1,107 @@
+/** The weights and schedules of the reward, and their changes. */
+
+import { card, empty, h, replaceContent, scrolled, tableOf } from "./dom.js";
+import { roundStep } from "./table.js";
+import { folded, code, inline, number } from "./text.js";
+
+/** @typedef {Record<string, any>} Config */
+
+const LISTS = { per_turn: "each step", episode_end: "the end" };
+
+/** The reward configuration of the server, which sliders change. */
+export class Weights extends HTMLElement {
+  /** @type {Config} */ #config = {};
+  /** @type {Map<string, number>} */ #steps = new Map(); // of the sliders, whose ends stay where they are
+  #note = h("div", { role: "status" });
+  #table = h("div.body");
+  #changes = h("div.body");
+  #progress = h("span.muted");
+
+  /** Loads the configuration and its changes. */
+  async show() {
+    const [config, changes] = await Promise.all([asked("config"), asked("config/audit")]);
+    this.#config = config;
+    const { episode, training_step: step, stage } = config.progress;
+    replaceContent(this.#progress, `${episode} episodes, training step ${step}`, stage && inline(`, stage ${stage}`, 80));
+    this.#showEntries(config);
+    this.#showChanges(changes);
+    if (this.childElementCount) return;
+    this.append(this.#note,
+      card("weights", "Weights", this.#progress, this.#table),
+      card("changes", "Changes", null, this.#changes));
+  }
+
+  /** @param {Config} config */
+  #showEntries(config) {
+    const effective = new Map(config.tree.map((/** @type {Config} */ each) => [each.path, each.weight]));
+    const lines = Object.entries(LISTS).flatMap(([list, when]) =>
+      (config[list] ?? []).map((/** @type {Config} */ entry) => this.#entryLine(entry, when, effective.get(entry.name))));
+    const titles = ["reward", "scored at", "schedule", "weight", "now"];
+    replaceContent(this.#table, lines.length ? tableOf("entries", titles, 3, lines) : empty("The reward has no weights."),
+      h("p.about", {}, "A change is used by the episodes that begin after it: reset to play with it. “Now” is the weight with its schedule."));
+  }
+
+  /** @param {Config} entry @param {string} when @param {number | undefined} effective */
+  #entryLine({ name, rubric, weight, schedule, config }, when, effective) {
+    const known = this.#steps.get(name) ?? 0;
+    const step = 100 * known >= Math.abs(weight) && known ? known : roundStep(Math.max(1, 2 * Math.abs(weight)) / 100);
+    this.#steps.set(name, step);
+    const box = (/** @type {string} */ type) => h("input", {
+      type, min: weight < 0 ? -100 * step : 0, max: 100 * step, step: type === "range" ? step : "any", value: weight,
+      "aria-label": `${type === "range" ? "slider of the " : ""}weight of ${name}`, "data-key": `${type} ${name}`,
+      oninput: (/** @type {Event} */ { target }) => {
+        exact.value = /** @type {HTMLInputElement} */ (target).value;
+      },
+      onchange: (/** @type {Event} */ { target }) => this.#change(name, Number(/** @type {HTMLInputElement} */ (target).value)),
+    });
+    const exact = /** @type {HTMLInputElement} */ (box("number"));
+    const isEmpty = !Object.keys(config ?? {}).length;
+    return h("tr", {},
+      h("th", { scope: "row" }, h("b", {}, inline(name, 60)), h("p.about", {}, inline(rubric, 80)),
+        isEmpty ? null : folded("configuration", () => code(JSON.stringify(config, null, 2)))),
+      h("td", {}, when), h("td", {}, schedule ? code(JSON.stringify(schedule)) : h("span.muted", {}, "none")),
+      h("td.number", {}, h("span.setting", {}, box("range"), exact)), h("td.number", {}, number(effective ?? weight)));
+  }
+
+  /** @param {Config[]} changes */
+  #showChanges(changes) {
+    const lines = changes.toReversed().flatMap(({ when, by, changes: values }) =>
+      values.map((/** @type {Config} */ each) => h("tr", {},
+        h("th", { scope: "row" }, new Date(when).toLocaleTimeString()), h("td", {}, inline(by, 60)), h("td", {}, inline(each.what, 100)),
+        h("td.number", {}, inline(each.from, 60)), h("td.number", {}, inline(each.to, 60)))));
+    replaceContent(this.#changes, lines.length
+      ? scrolled("wide", "Changes", tableOf("audit", ["when", "by", "what", "from", "to"], 3, lines))
+      : empty("Nothing was changed since the server started."));
+  }
+
+  /** @param {string} name @param {number} weight */
+  async #change(name, weight) {
+    const headers = { "content-type": "application/json", "if-match": `"${this.#config.version}"` };
+    const body = JSON.stringify({ weights: { [name]: weight }, by: "the page at /web" });
+    /** @type {Element[]} */ let notes = [];
+    try {
+      await asked("config", { method: "POST", headers, body });
+    } catch (error) {
+      notes = [h("p.note.is-failed", {}, h("b", {}, "not changed: "), inline(/** @type {Error} */ (error).message, 1000))];
+    }
+    await this.show();
+    replaceContent(this.#note, ...notes);
+  }
+}
+customElements.define("g-weights", Weights);
+
+/**
+ * The answer of a path of the server, which may be mounted under another.
+ * @param {string} path
+ * @param {RequestInit} [options]
+ */
+export async function asked(path, options = {}) {
+  const response = await fetch(`../${path}`, { ...options, signal: AbortSignal.timeout(60_000) });
+  const text = await response.text();
+  if (response.headers.get("content-type")?.startsWith("text/plain")) return text;
+  const content = JSON.parse(text);
+  if (response.ok) return content;
+  const { detail } = content;
+  const problems = [detail].flat().map((each) => each?.message ?? each?.msg ?? String(each));
+  throw new Error(problems.join("; "));
+}
