@@ -362,7 +362,7 @@ function marksOf(marks, x, { right, top, bottom }) {
     const shown = right > 600 && room > 5.8 * title.length ? title : sign;
     return svg("g.mark", {}, svg("title", {}, `${brief(at)}: ${title}`), svg("path.hit", { d }), svg("path", { d }),
       svg("text", { x: left + 4, y: top - 17 + 12 * (place % 2) }, shown));
-  });
+  }).reverse(); // a title is over the lines after it
 }
 
 /** @param {SVGElement} picture @param {Scale} x @param {Box} box @param {(x: number | null) => void} point */

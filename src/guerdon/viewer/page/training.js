@@ -33,11 +33,19 @@ export class TrainingView extends HTMLElement {
     const shown = logs.filter((table) => !wanted.length || wanted.includes(table.info.index));
     const names = [...new Set(shown.flatMap(metricsOf))];
     await Promise.all(shown.map((table) => table.load(["step", "kind", ...names])));
-    const isConstant = (/** @type {string} */ name) =>
-      shown.every((table) => !table.has(name) || table.extent(name)[0] === table.extent(name)[1]);
-    const ranks = new Map(names.map((name) => [name, rank(name) + Number(isConstant(name)) / 2]));
-    names.sort((a, b) => (ranks.get(a) ?? 0) - (ranks.get(b) ?? 0));
     const changes = await changesOf(shown);
+    this.#showRuns(logs, shown, address);
+    this.#showCurves(logs, shown, sortedMetrics(names, shown), changes);
+    const lines = changes.map(({ step, runs, text, who }, place) => h("tr", {},
+      h("td", {}, String(place + 1)), h("td", {}, count(step)), h("td", {}, inline(text, 200)),
+      h("td", {}, inline(runs.join(", "), 200)), h("td", {}, inline(who ?? "", 60))));
+    const table = tableOf("updates", ["mark", "step", "change", "runs", "by"], 5, lines);
+    replaceContent(this.#changes, lines.length > 0
+      && card("changed", "Changes of the configuration", null, scrolled("wide", "Changes", table)));
+  }
+
+  /** @param {Table[]} logs @param {Table[]} shown @param {import("./address.js").Address} address */
+  #showRuns(logs, shown, address) {
     const toggle = (/** @type {Table} */ table) => () => {
       const next = shown.includes(table) ? shown.filter((each) => each !== table) : [...shown, table];
       address.change({ runs: next.map((each) => String(each.info.index)) }, { replace: true });
@@ -49,6 +57,10 @@ export class TrainingView extends HTMLElement {
       }),
       lineOf(styleOf(place)), inline(table.info.name, 60),
       h("span.muted", {}, `${count(table.rows)} records${table.info.complete ? "" : ", growing"}`))));
+  }
+
+  /** @param {Table[]} logs @param {Table[]} shown @param {string[]} names @param {Change[]} changes */
+  #showCurves(logs, shown, names, changes) {
     const marks = changes.map(({ step, text, runs }, place) => ({
       at: step, sign: String(place + 1), title: runs.length < shown.length ? `${runs.join(", ")}: ${text}` : text,
     }));
@@ -64,16 +76,11 @@ export class TrainingView extends HTMLElement {
         ({ ...seriesOf(table, name), name: table.info.name, ...styleOf(logs.indexOf(table)) }));
       const point = (/** @type {number | null} */ at) => values.replaceChildren(
         h("li.muted", {}, at === null ? "last" : `step ${Math.round(at)}`),
-        ...drawn.map((curve) => h("li", { title: curve.name }, lineOf(curve), number(valueAt(curve, at ?? Infinity)))));
+        ...drawn.map((curve) =>
+          h("li", { title: curve.name }, lineOf(curve), number(valueAt(curve, at ?? Infinity)))));
       point(null);
       drawing.show(curves(drawn, { label: `${titleOf(name)} over steps`, xLabel: "step", marks, point }));
     });
-    const lines = changes.map(({ step, runs, text, who }, place) => h("tr", {},
-      h("td", {}, String(place + 1)), h("td", {}, count(step)), h("td", {}, inline(text, 200)),
-      h("td", {}, inline(runs.join(", "), 200)), h("td", {}, inline(who ?? "", 60))));
-    const table = tableOf("updates", ["mark", "step", "change", "runs", "by"], 5, lines);
-    replaceContent(this.#changes, lines.length > 0
-      && card("changed", "Changes of the configuration", null, scrolled("wide", "Changes", table)));
   }
 
   /** @param {string} name @returns {Metric} */
@@ -93,6 +100,14 @@ customElements.define("g-training", TrainingView);
 /** @param {Table} table @returns {string[]} */
 function metricsOf(table) {
   return table.named("number").filter((name) => !["step", "time", "episode"].includes(name));
+}
+
+/** @param {string[]} names @param {Table[]} tables @returns {string[]} By kind; what doesn't change is last. */
+function sortedMetrics(names, tables) {
+  const isConstant = (/** @type {string} */ name) =>
+    tables.every((table) => !table.has(name) || table.extent(name)[0] === table.extent(name)[1]);
+  const ranks = new Map(names.map((name) => [name, rank(name) + Number(isConstant(name)) / 2]));
+  return names.sort((a, b) => (ranks.get(a) ?? 0) - (ranks.get(b) ?? 0));
 }
 
 /** @param {string} name */
