@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.timing import Counted, Findings, Measured
-from benchmarks.viewer import made_rollouts, made_rows, report_size, start_view, write_rows
+from benchmarks.viewer import made_rollouts, made_rows, start_view, write_rows
 from scripts.chromium import MISSING, chromium_path
 
 ROWS, MANY_ROWS = 100_000, 1_000_000
@@ -168,7 +168,7 @@ def _measure_report(chromium: Any, folder: Path, found: Findings) -> None:
     rows, rollouts = folder / "rows.jsonl", folder / "rollouts.jsonl"
     write_rows(rows, islice(made_rows(), 1000), most=1000)
     write_rows(rollouts, made_rollouts(messages=20), most=1000)
-    size = report_size(rows, rollouts)
+    size = _report_size(rows, rollouts)
     opened = _time("report of 1,000 rollouts of 20 messages")
     address = (folder / "report.html").as_uri()
     for _ in range(ROUNDS):
@@ -178,6 +178,15 @@ def _measure_report(chromium: Any, folder: Path, found: Findings) -> None:
         Counted("report of 1,000 rollouts of 20 messages", "5 MB", 5e6, size, unit="B"),
         opened,
     ]
+
+
+def _report_size(rows: Path, rollouts: Path) -> int:
+    """Write ``report.html`` beside the rows; return its size in bytes."""
+    from guerdon.viewer import FileIndex, ViewedFile, write_report
+
+    cache = rows.parent / "cache"
+    with FileIndex(rows, cache=cache) as index, FileIndex(rollouts, cache=cache) as joined:
+        return write_report([ViewedFile(index, joined)], rows.parent / "report.html")
 
 
 # The browser -------------------------------------------------------------------------------------

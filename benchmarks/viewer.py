@@ -1,8 +1,8 @@
-"""The index, the server and the reports of ``guerdon view``.
+"""The index and the server of ``guerdon view``.
 
 The time of the index is compared with ``json.loads`` of every line. The memory of the server is its
-peak: it reads a file of rows and one of rollouts, and answers what the page asks for. A report has
-1,000 rollouts of 20 messages, whose words are drawn from 5,000.
+peak: it reads a file of rows and one of rollouts, and answers what the page asks for. The words of
+the rollouts are drawn from 5,000.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ def run(megabytes: int = MEGABYTES) -> Findings:
     Args:
         megabytes: The size of the file of rows that is served.
     """
-    from guerdon.viewer.app import PAGE
-
     with tempfile.TemporaryDirectory(prefix="guerdon-bench-") as name:
         folder = Path(name)
         rows, rollouts = folder / "rows.jsonl", folder / "rollouts.jsonl"
@@ -48,14 +46,6 @@ def run(megabytes: int = MEGABYTES) -> Findings:
             found.lines.append(line)
         write_rows(rows, made_rows(), megabytes * 1_000_000)
         found.lines.append(_memory(rows, rollouts))
-        count = write_rows(rollouts, made_rollouts(messages=20), most=1000)
-        write_rows(rows, made_rows(), most=count)
-        report = Counted("report of 1,000 rollouts of 20 messages", "5 MB", 5e6, unit="B")
-        if (PAGE / "index.html").exists():
-            report.ours = report_size(rows, rollouts)
-        else:
-            report.missing = "there is no page"
-        found.lines.append(report)
     return found
 
 
@@ -183,12 +173,3 @@ def _ask(base: str, token: str) -> None:
         with browser.open(f"{base}api/{query}", timeout=600) as answer:
             while answer.read(2**20):
                 pass
-
-
-def report_size(rows: Path, rollouts: Path) -> int:
-    """Write ``report.html`` beside the rows; return its size in bytes."""
-    from guerdon.viewer import FileIndex, ViewedFile, write_report
-
-    cache = rows.parent / "cache"
-    with FileIndex(rows, cache=cache) as index, FileIndex(rollouts, cache=cache) as joined:
-        return write_report([ViewedFile(index, joined)], rows.parent / "report.html")
