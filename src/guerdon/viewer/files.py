@@ -63,7 +63,6 @@ class ViewedFile:
             "name": self.name,
             "kind": index.kind,
             "rows": index.rows,
-            "bytes": index.size,
             "complete": index.is_complete,
             "duplicates": self._kept_for("duplicates", index, index.duplicates),
             "note": self._note(),

@@ -192,7 +192,7 @@ def _web_routes() -> list[BaseRoute]:
     def redirect(request: Request) -> RedirectResponse:
         return RedirectResponse(f".{WEB}/")
 
-    page = page_routes(PAGES, "play.html", module="play.js")
+    page = page_routes(PAGES, "play.js")
     return [Route(WEB, redirect), Mount(WEB, routes=page, middleware=[Middleware(WithHeaders)])]
 
 

@@ -4,7 +4,7 @@ import { advantageOf, formulaOf, statisticsOf } from "./advantage.js";
 import { card, empty, h, pager, replaceContent, scrolled, tableOf } from "./dom.js";
 import { signedColor } from "./plots.js";
 import { assistantTurns, barStyle, messageView, scoreOf, stepsOf } from "./rollout.js";
-import { messageText } from "./source.js";
+import { actionText, messageText } from "./source.js";
 import { brief, count, folded, inline, number, prose, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -266,13 +266,6 @@ function rangeOf(entries) {
   const returns = entries.map(({ step }) => step.return_ ?? 0);
   const [low, high] = [Math.min(...returns), Math.max(...returns)];
   return low === high ? `all return ${brief(low)}` : `returns ${brief(low)} to ${brief(high)}`;
-}
-
-/** @param {Row} message @returns {string} What an assistant did: its calls, or its text. */
-export function actionText(message) {
-  const calls = (message.tool_calls ?? []).map((/** @type {Row} */ call) =>
-    `${call?.function?.name ?? "?"}(${String(call?.function?.arguments ?? "").replace(/^\{|\}$/g, "")})`);
-  return calls.length ? calls.join("; ") : messageText(message);
 }
 
 /** @param {Entry} entry @returns {string} The last message before a step that isn't the assistant's. */

@@ -2,8 +2,8 @@
 
 import { card, h, replaceContent } from "./dom.js";
 import { curves, plot, styleOf } from "./plots.js";
+import { request } from "./source.js";
 import { brief, count } from "./text.js";
-import { asked } from "./weights.js";
 
 /** @typedef {{at: number, sessions: number, steps: number, seconds: number, failures: number}} Sample */
 /** @typedef {{title: string, of: (sample: Sample, before: Sample) => number, text: (value: number) => string,
@@ -54,7 +54,7 @@ export class Live extends HTMLElement {
 
   async #sample() {
     try {
-      const metrics = metricsOf(await asked("metrics"));
+      const metrics = metricsOf(await (await request("../metrics")).text());
       const sum = (/** @type {string} */ name) => metrics.get(`guerdon_${name}`) ?? 0;
       this.#samples.push({
         at: performance.now() / 1000, sessions: sum("sessions"), failures: sum("failures_total"),

@@ -234,3 +234,4 @@ export class App extends HTMLElement {
   }
 }
 customElements.define("g-app", App);
+document.body.append(new App());

@@ -12,7 +12,7 @@ import { asText, code, count, folded, inline, laidOut, number, prose, signed } f
 
 const IMAGE = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+$/;
 const MAX_IMAGE = 8_000_000; // characters
-export const FOLD_LINES = 14;
+const FOLD_LINES = 14;
 const MAX_FACT = 80; // characters of a column of the task that is shown above the messages
 
 /**
@@ -150,11 +150,7 @@ export class RolloutView extends HTMLElement {
     const row = /** @type {Row} */ (this.#row);
     const steps = stepsOf(row);
     const index = this.#context?.address.integer("step") ?? steps.length - 1;
-    for (const each of this.querySelectorAll("[data-step]")) {
-      const isCurrent = each.getAttribute("data-step") === String(index);
-      each.classList.toggle("current", isCurrent);
-      if (each.tagName === "BUTTON") each.setAttribute("aria-pressed", String(isCurrent));
-    }
+    markStep(this, index);
     const side = this.querySelector(".sticky");
     if (!side) return;
     const first = row._rollout?.first_turn ?? 0;
@@ -181,6 +177,15 @@ export class RolloutView extends HTMLElement {
   }
 }
 customElements.define("g-rollout", RolloutView);
+
+/** @param {Element} view @param {number} index The step that is shown beside the messages. */
+export function markStep(view, index) {
+  for (const each of view.querySelectorAll("[data-step]")) {
+    const isCurrent = each.getAttribute("data-step") === String(index);
+    each.classList.toggle("current", isCurrent);
+    if (each.tagName === "BUTTON") each.setAttribute("aria-pressed", String(isCurrent));
+  }
+}
 
 /** @param {Row} row @returns {HTMLElement} */
 export function scoreOf(row) {
@@ -264,12 +269,17 @@ function contentView(message, role) {
   const images = parts.filter((part) => part?.type !== "text").map(partView);
   const text = messageText(message);
   if (!text) return images;
-  const shown = laidOut(text) ?? text;
+  const json = laidOut(text);
+  const shown = json ?? text;
   const lines = shown.split("\n").length;
-  const isFolded = role !== "assistant" && role !== "user" && (lines > FOLD_LINES || shown.length > 1200);
-  if (!isFolded) return [prose(text), ...images];
-  const title = [h("span.muted", {}, `${count(lines)} lines `), inline(text, 100)];
-  return [folded(title, () => prose(text)), ...images];
+  const isRead = role === "assistant" || (role === "user" && json === null);
+  const content = () => {
+    const view = prose(text);
+    if (message.is_error) view.classList.add("is-failed");
+    return view;
+  };
+  if (isRead || (lines <= FOLD_LINES && shown.length <= 1200)) return [content(), ...images];
+  return [folded([h("span.muted", {}, `${count(lines)} lines `), inline(text, 100)], content), ...images];
 }
 
 /**

@@ -1,6 +1,7 @@
 /** The weights and schedules of the reward, and their changes. */
 
 import { card, empty, h, replaceContent, scrolled, tableOf } from "./dom.js";
+import { request, requestJson } from "./source.js";
 import { roundStep } from "./table.js";
 import { folded, code, inline, number } from "./text.js";
 
@@ -19,7 +20,7 @@ export class Weights extends HTMLElement {
 
   /** Loads the configuration and its changes. */
   async show() {
-    const [config, changes] = await Promise.all([asked("config"), asked("config/audit")]);
+    const [config, changes] = await Promise.all([requestJson("../config"), requestJson("../config/audit")]);
     this.#config = config;
     const { episode, training_step: step, stage } = config.progress;
     replaceContent(this.#progress, `${episode} episodes, training step ${step}`, stage && inline(`, stage ${stage}`, 80));
@@ -80,7 +81,7 @@ export class Weights extends HTMLElement {
     const body = JSON.stringify({ weights: { [name]: weight }, by: "the page at /web" });
     /** @type {Element[]} */ let notes = [];
     try {
-      await asked("config", { method: "POST", headers, body });
+      await request("../config", { method: "POST", headers, body });
     } catch (error) {
       notes = [h("p.note.is-failed", {}, h("b", {}, "not changed: "), inline(/** @type {Error} */ (error).message, 1000))];
     }
@@ -89,19 +90,3 @@ export class Weights extends HTMLElement {
   }
 }
 customElements.define("g-weights", Weights);
-
-/**
- * The answer of a path of the server, which may be mounted under another.
- * @param {string} path
- * @param {RequestInit} [options]
- */
-export async function asked(path, options = {}) {
-  const response = await fetch(`../${path}`, { ...options, signal: AbortSignal.timeout(60_000) });
-  const text = await response.text();
-  if (response.headers.get("content-type")?.startsWith("text/plain")) return text;
-  const content = JSON.parse(text);
-  if (response.ok) return content;
-  const { detail } = content;
-  const problems = [detail].flat().map((each) => each?.message ?? each?.msg ?? String(each));
-  throw new Error(problems.join("; "));
-}
