@@ -424,9 +424,15 @@ def fail_in_hook(rubric, action, observation, score):
 def check_tree(rubric, score):
     """Check that the values of a tree are those that its containers return for its children."""
     values = [each.value for each in score.children if each.status != "skipped"]
-    if score.status == "scored" and isinstance(rubric, WeightedSum | RubricComposer):
+    if score.status == "scored" and isinstance(rubric, WeightedSum):
         weights = [each.weight for each in score.children]
         assert score.value == math.fsum(w * v for w, v in zip(weights, values, strict=True))
+    if score.status == "scored" and isinstance(rubric, RubricComposer):
+        assert score.value == rubric.combine({each.name: each.value for each in score.children})
+        for each in score.children:
+            normalized = rubric._normalized(each.name, each.value)
+            if normalized != each.value:  # the tree has both numbers
+                assert f"{each.name} normalized to {normalized:.6g}" in score.reason
     if score.status == "scored" and isinstance(rubric, Sequential):
         assert score.value == values[-1]
         assert all(values[:-1])

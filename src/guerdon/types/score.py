@@ -99,9 +99,10 @@ class Score:
                 data[name] = value
         if self.weight is not None and not isfinite(self.weight):  # times its factor
             del data["weight"]
-        for name in ("hook_errors", "details"):
-            if value := getattr(self, name):
-                data[name] = value
+        if self.hook_errors:
+            data["hook_errors"] = list(self.hook_errors)
+        if self.details:
+            data["details"] = dict(self.details)
         if self.children:
             data["children"] = [child.to_dict() for child in self.children]
         return data
