@@ -212,7 +212,10 @@ class Frame:
     def _credit(self, step: Step, value: Any) -> bool:
         """Note the child that the step is credited to; returns whether the score is pending."""
         if self.rubric._is_trajectory:
-            return not is_done(step.observation)
+            is_waiting = not is_done(step.observation)
+            if is_waiting:
+                self.explain("due at the end of the episode")
+            return is_waiting
         if isinstance(value, StepScore) and value.stamp in (None, step.stamp):
             self.credited = value.rubric
             return self.value == 0.0 and value.pending
