@@ -141,7 +141,8 @@ export class List extends HTMLElement {
       if (this.#context?.table !== table) return;
       if (this.#known.size > CACHED) this.#known.clear();
       found.forEach((row, place) => this.#known.set(at[place], row));
-    } finally { this.#isFetching = false;
+    } finally {
+      this.#isFetching = false;
       this.#requestFrame();
     }
   }
@@ -159,8 +160,8 @@ export class List extends HTMLElement {
     const known = this.#known.get(row);
     line.style.transform = `translateY(${top}px)`;
     line.classList.toggle("current", place === this.#current);
-    const state = `${row} ${known !== undefined}`;
-    if (line.getAttribute("data-state") === state && line.getAttribute("data-place") === String(place)) return;
+    const state = `${place} ${row} ${known !== undefined}`;
+    if (line.getAttribute("data-state") === state) return;
     line.setAttribute("data-state", state);
     line.setAttribute("data-place", String(place));
     line.setAttribute("id", `row-${place}`);

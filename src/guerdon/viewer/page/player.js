@@ -6,6 +6,7 @@ import { FormError, fieldsOf, resolved, sendForm } from "./form.js";
 import { fieldsView } from "./observation.js";
 import { greatest, markStep, messagesView, numbersView } from "./rollout.js";
 import { AnswerError, Session } from "./session.js";
+import { failureNote } from "./status.js";
 import { code, count, folded, inline, number } from "./text.js";
 import { treeView } from "./tree.js";
 
@@ -199,7 +200,7 @@ export class Player extends HTMLElement {
     replaceContent(this.#summary, episode && summaryOf(episode, this.#selected));
     const { reward_tree: _, reward_error: __, ...metadata } = data ? metadataOf(data) : {};
     const error = episode && this.#selected >= 0 ? episode.steps[this.#selected].error : null;
-    replaceContent(this.#now, error !== null && failureView(error), ...(data ? [
+    replaceContent(this.#now, error !== null && failureNote(error), ...(data ? [
       fieldsView(contentOf(data)),
       Object.keys(metadata).length > 0 && folded("metadata", () => code(JSON.stringify(metadata, null, 2))),
     ] : [!episode && empty("Reset to begin an episode.")]));
@@ -216,7 +217,7 @@ export class Player extends HTMLElement {
     const tree = step.data && metadataOf(step.data).reward_tree;
     replaceContent(this.#tree, ...(tree ? [treeView(tree)] : [
       numbersView(numbers[episode.firstTurn + this.#selected], greatest(numbers)),
-      failure ? failureView(failure) : h("p.about", {}, "The server has sent no tree of rubrics."),
+      failure ? failureNote(failure) : h("p.about", {}, "The server has sent no tree of rubrics."),
     ]));
   }
 
@@ -235,11 +236,6 @@ export class Player extends HTMLElement {
   }
 }
 customElements.define("g-player", Player);
-
-/** @param {string} error */
-function failureView(error) {
-  return h("p.note.is-failed", {}, h("b", {}, "failed: "), inline(error, 4000));
-}
 
 /** @param {Episode} episode @param {number} selected @returns {HTMLElement} */
 function summaryOf(episode, selected) {

@@ -3,6 +3,7 @@
 import { empty, h, pager, replaceContent, scrolled } from "./dom.js";
 import { gauge, signedColor } from "./plots.js";
 import { messageText } from "./source.js";
+import { failureNote } from "./status.js";
 import { treeOf, treeView } from "./tree.js";
 import { asText, code, count, folded, inline, laidOut, number, prose, signed } from "./text.js";
 
@@ -28,20 +29,23 @@ const MAX_FACT = 80; // characters of a column of the task that is shown above t
 export function stepsOf(row) {
   const first = row._rollout?.first_turn ?? row.steps?.[0]?.step_index ?? 0;
   const rewards = row.step_rewards ?? [];
+  const trees = row.trees ?? [];
   const given = new Map((row.steps ?? []).map((/** @type {Row} */ each) => [each.step_index, each]));
   const turns = assistantTurns(row._rollout?.messages ?? []).length;
   const [, failed = -1] = /^step (\d+):/.exec(row.is_score_valid ? "" : row.error ?? "") ?? [];
   const size = Math.max(turns, first + rewards.length, ...[...given.keys()].map((index) => index + 1), 0);
   return Array.from({ length: size }, (_, index) => {
     const step = given.get(index) ?? {};
+    const reward = rewards[index - first] ?? step.base_reward ?? null;
     return {
       index,
-      reward: rewards[index - first] ?? step.base_reward ?? null,
+      reward,
       advantage: step.advantage ?? null,
       return_: step.return_to_go ?? null,
       anchor: step.anchor ?? null,
       reason: step.reason ?? null,
-      isFailed: index === Number(failed) || row.trees?.[index - first]?.status === "failed",
+      // A failure that the rubric handled has a reward.
+      isFailed: reward === null && (index === Number(failed) || trees[index - first]?.status === "failed"),
     };
   });
 }
@@ -103,8 +107,7 @@ export class RolloutView extends HTMLElement {
     const size = row._too_large ?? row._rollout?._too_large;
     const notes = [
       size && h("p.note", {}, `This row has ${count(size)} bytes, which is more than is shown.`),
-      row.error && h("p.note.is-failed", {},
-        h("b", {}, row.is_score_valid ? "handled: " : "failed: "), inline(row.error, 4000)),
+      row.error && failureNote(row.error, row.is_score_valid ? "handled" : "failed"),
       row.reason && h("p.note", {}, inline(row.reason, 4000)),
       row._unreadable && code(row._unreadable),
       ...(row.notes ?? []).map((/** @type {string} */ each) => h("p.note", {}, inline(each, 1000))),

@@ -2,6 +2,7 @@
 
 import { card, empty, h, replaceContent, scrolled, tableOf } from "./dom.js";
 import { request, requestJson } from "./source.js";
+import { statusNote } from "./status.js";
 import { roundStep } from "./table.js";
 import { folded, code, inline, number } from "./text.js";
 
@@ -13,7 +14,7 @@ const LISTS = { per_turn: "each step", episode_end: "the end" };
 export class Weights extends HTMLElement {
   /** @type {Config} */ #config = {};
   /** @type {Map<string, number>} */ #steps = new Map(); // of the sliders, whose ends stay where they are
-  #note = h("div", { role: "status" });
+  #status = statusNote();
   #table = h("div.body");
   #changes = h("div.body");
   #progress = h("span.muted");
@@ -27,7 +28,7 @@ export class Weights extends HTMLElement {
     this.#showEntries(config);
     this.#showChanges(changes);
     if (this.childElementCount) return;
-    this.append(this.#note,
+    this.append(this.#status,
       card("weights", "Weights", this.#progress, this.#table),
       card("changes", "Changes", null, this.#changes));
   }
@@ -79,14 +80,8 @@ export class Weights extends HTMLElement {
   async #change(name, weight) {
     const headers = { "content-type": "application/json", "if-match": `"${this.#config.version}"` };
     const body = JSON.stringify({ weights: { [name]: weight }, by: "the page at /web" });
-    /** @type {Element[]} */ let notes = [];
-    try {
-      await request("../config", { method: "POST", headers, body });
-    } catch (error) {
-      notes = [h("p.note.is-failed", {}, h("b", {}, "not changed: "), inline(/** @type {Error} */ (error).message, 1000))];
-    }
+    await this.#status.guard(() => request("../config", { method: "POST", headers, body }), "not changed");
     await this.show();
-    replaceContent(this.#note, ...notes);
   }
 }
 customElements.define("g-weights", Weights);
