@@ -105,7 +105,7 @@ def bundled_modules(page: Path, main: str = MAIN) -> str:
             add(imported)
         source = _EXPORT.sub("", _IMPORT.sub("", source))
         if found := re.search(r"^(?:import|export)\b.*", source, re.MULTILINE):
-            raise GuerdonError(f"{name} can't be in a report: {found[0]!r:.100}")
+            raise GuerdonError(f"{name} can't be bundled: {found[0]!r:.100}")
         for own in _NAME.findall(source):
             if owners.setdefault(own, name) != name:
                 raise GuerdonError(f"{name} and {owners[own]} both define {own}")

@@ -377,23 +377,24 @@ SHAPES = st.recursive(
     ),
     max_leaves=6,
 )
-ACTIONS = st.lists(
-    st.sampled_from([0.0, 0.25, 1.0, ValueError("no luck")]), min_size=1, max_size=3
-)
+ACTIONS = st.lists(st.sampled_from([0.0, 0.25, 1.0, ValueError("no luck")]), min_size=1, max_size=3)
+
+
+def leaf_of(kind, *, is_async):
+    if kind == "fixed":
+        return as_rubric(lambda action, observation: 0.5)
+    if kind == "final":
+        return (AsyncFinal if is_async else Final)(gamma=0.5)
+    rubric = AsyncEcho() if is_async else Echo()
+    if kind == "hooked":
+        rubric.register_forward_hook(fail_in_hook)
+    return rubric
 
 
 def rubric_of(shape, *, is_async):
     """The rubric of a shape."""
-    if shape == "echo":
-        return AsyncEcho() if is_async else Echo()
-    if shape == "fixed":
-        return as_rubric(lambda action, observation: 0.5)
-    if shape == "final":
-        return (AsyncFinal if is_async else Final)(gamma=0.5)
-    if shape == "hooked":
-        rubric = Echo()
-        rubric.register_forward_hook(fail_in_hook)
-        return rubric
+    if isinstance(shape, str):
+        return leaf_of(shape, is_async=is_async)
     kind, inner, *more = shape
     if kind in ("sum", "composer", "sequential"):
         parts = [(each, 1.0) for each in inner] if kind == "sequential" else inner

@@ -202,7 +202,7 @@ def test_viewer_app_sends_its_policy_with_every_answer(client, path):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_viewer_app_only_reads(client, method):
+def test_viewer_app_accepts_only_get_and_head(client, method):
     assert client.request(method, "/api/files").status_code == 405
 
 
@@ -212,7 +212,7 @@ def test_viewer_app_refuses_a_token_that_no_header_can_have(viewed, write, token
         ViewerApp([viewed(write("s.jsonl", [row(1, 1.0)]))], token)
 
 
-def test_cookies_of_two_viewer_apps_on_one_host_are_apart(viewed, write, page):
+def test_cookies_of_two_viewer_apps_on_one_host_have_different_names(viewed, write, page):
     file = viewed(write("s.jsonl", [row(1, 1.0)]))
     names = set()
     for token in ("one", "two"):

@@ -264,7 +264,7 @@ def test_play_shows_the_tree_of_the_chosen_step(chromium, serve):
         assert "found" in tree
 
 
-def test_play_a_reward_that_failed_is_no_zero(chromium, serve):
+def test_play_shows_a_failed_reward_without_a_number(chromium, serve):
     with opened(chromium, serve()) as page:
         reset(page)
         guess(page, 13)

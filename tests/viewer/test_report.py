@@ -142,7 +142,7 @@ def test_bundled_modules_come_after_those_that_they_import(tmp_path):
 def test_bundled_modules_refuse_other_imports_and_exports(tmp_path, text):
     (tmp_path / "main.js").write_text(text)
     (tmp_path / "a.js").write_text("export const a = 1;\n")
-    with pytest.raises(GuerdonError, match=r"main\.js can't be in a report"):
+    with pytest.raises(GuerdonError, match=r"main\.js can't be bundled"):
         bundle.bundled_modules(tmp_path)
 
 
@@ -156,11 +156,11 @@ def test_bundled_modules_refuse_two_definitions_of_a_name(tmp_path):
 @pytest.mark.parametrize("text", ['"</SCRIPT>"', '"<!--"'])
 def test_bundled_page_refuses_a_module_that_would_end_its_element(page, text):
     (page / "names.js").write_text(f"export const name = {text};\n")
-    with pytest.raises(GuerdonError, match="must not have"):
+    with pytest.raises(GuerdonError, match="must not contain"):
         bundle.bundled_page(page, "")
 
 
 def test_bundled_page_refuses_a_page_of_another_form(page):
     (page / "index.html").write_text("<!doctype html>")
-    with pytest.raises(GuerdonError, match=r"the page must have .* once"):
+    with pytest.raises(GuerdonError, match=r"the page must contain .* once"):
         bundle.bundled_page(page, "")

@@ -34,7 +34,7 @@ LOOK_S = 0.5
 
 
 class ViewerApp(Starlette):
-    """The page of some files, and the data that it asks for, as a Starlette application.
+    """The page of some files, and the data that it requests, as a Starlette application.
 
     The page's address has the token, ``/?token=…``; the answer sets a cookie.
 

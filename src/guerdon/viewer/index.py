@@ -47,7 +47,7 @@ TAIL = 4096
 MAX_BAD = 100
 # Bytes of an unreadable row that are shown.
 MAX_SHOWN = 2000
-# Another version makes older indexes useless.
+# Indexes of another version are rebuilt.
 VERSION = 2
 
 

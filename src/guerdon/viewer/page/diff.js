@@ -1,4 +1,4 @@
-/** Two rewards on the same rollouts: who moved, and which pairs changed their order. */
+/** Two rewards on the same rollouts: which scores and which pairs changed. */
 
 import { filterKey } from "./address.js";
 import { card, choice, empty, figures, h, replaceContent, tableOf } from "./dom.js";

@@ -110,7 +110,7 @@ export class GroupView extends HTMLElement {
       const nearest = keys
         .map((own, other) => ({ other, size: other === place ? -1 : commonPrefix(own, keys[place]) }))
         .reduce((best, each) => (each.size > best.size ? each : best));
-      const parting = nearest.size > same && h("li.parting", {}, "as ", inline(shown[nearest.other].id, 40),
+      const parting = nearest.size > same && h("li.parting", {}, "same as ", inline(shown[nearest.other].id, 40),
         nearest.size === rollouts[place].length ? " to the end" : " until here");
       const messages = rollouts[place];
       let turn = assistantTurns(messages.slice(0, same)).length;
@@ -128,11 +128,11 @@ export class GroupView extends HTMLElement {
         h("ol", {}, ...later));
     });
     const where = known.length < 2 ? "" : same === 0 ? "They differ from the first message on."
-      : `All begin with the same ${same === 1 ? "message" : `${count(same)} messages`}; then they part.`;
+      : `All begin with the same ${same === 1 ? "message" : `${count(same)} messages`}; then they differ.`;
     const some = this.#at.length > LANES && `The first ${LANES} of ${count(this.#at.length)} rollouts are shown. `;
     const first = rollouts[0]?.slice(0, same).map((/** @type {Row} */ each) => h("li", {}, messageView(each)));
     return card("beside-each-other", "Side by side", h("span.muted", {}, some, where),
-      same > 0 && folded("the messages before they part", () => h("ol.messages", {}, ...first)),
+      same > 0 && folded("the messages before they differ", () => h("ol.messages", {}, ...first)),
       scrolled("lanes", "Rollouts, side by side", ...lanes));
   }
 
@@ -207,7 +207,7 @@ export class GroupView extends HTMLElement {
       .map((each, place) => ({ score: each.score, row: place, steps: stepsOf(each) }));
     const title = h("h3", {}, "the advantage of ", inline(row.id, 30), `, step ${step.index}`);
     const without = (/** @type {string} */ text) => h("div.arithmetic", {}, title, h("p.about", {}, text));
-    if (step.advantage === null) return without("It has none: its score isn't valid.");
+    if (step.advantage === null) return without("This step has no advantage: the score of its rollout isn't valid.");
     const size = this.#at.length;
     if (size > ROWS) {
       return without(`Recorded: ${signed(step.advantage)}. The arithmetic is written out for groups of at most ${ROWS} `
@@ -230,7 +230,7 @@ export class GroupView extends HTMLElement {
     const list = rollouts.map((each) => brief(each.score)).join(", ");
     return h("div.arithmetic", {}, title,
       h("p.about", {}, formula.name, omega !== null && `, ω = ${brief(omega)}`,
-        ": found from the recorded numbers, of which it gives each."),
+        ": this formula gives all recorded advantages of the group."),
       h("p.about", {}, `Scores R of the group: ${list}`),
       h("pre.formula", { tabindex: "0", role: "region", "aria-label": "arithmetic" }, lines.join("\n")),
       h("p.about", {}, `Recorded in the file: ${signed(step.advantage)}`));

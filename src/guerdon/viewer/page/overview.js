@@ -119,7 +119,7 @@ export class Overview extends HTMLElement {
       this.#meters(context, "stopped_by", "stopped by"));
   }
 
-  /** @param {Context} context @param {string} name A column that says why rows have no score. @param {string} title */
+  /** @param {Context} context @param {string} name A column with the reasons why rows have no score. @param {string} title */
   #meters({ table, rows, address }, name, title) {
     if (!table.has(name)) return null;
     const values = table.values(name);

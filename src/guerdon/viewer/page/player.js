@@ -23,7 +23,7 @@ const RESET = {
   },
 };
 
-/** A session with the environment, and its present episode. */
+/** A session with the environment, and its current episode. */
 export class Player extends HTMLElement {
   /** @type {Schema} */ #schema;
   /** @type {import("./status.js").Status} */ #status;

@@ -317,7 +317,7 @@ function callView(call) {
   return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), isOpen));
 }
 
-/** @param {string} text The arguments, mostly JSON. @returns {HTMLElement[]} Text of several lines as it is. */
+/** @param {string} text The arguments, mostly JSON. @returns {HTMLElement[]} Those with several lines are shown as text. */
 function argumentsView(text) {
   const shown = laidOut(text);
   if (shown === null) return [code(text)];

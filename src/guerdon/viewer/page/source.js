@@ -20,8 +20,8 @@
  * @property {(file: number, text: string) => Promise<{rows: Int32Array, isCut: boolean}>} search
  * @property {(file: number, by: string) => Promise<Int32Array>} order
  * @property {(file: number, other: number) => Promise<Int32Array>} join
- * @property {(rows: number[]) => Promise<number[]>} changes How many rows each file has, once one
- *   has another number than the argument says, or after some seconds.
+ * @property {(rows: number[]) => Promise<number[]>} changes The number of rows of each file, as soon
+ *   as one differs from the argument, or after some seconds.
  */
 
 /** Keys whose values aren't text of a person or a model. */

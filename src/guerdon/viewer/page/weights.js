@@ -40,7 +40,7 @@ export class Weights extends HTMLElement {
       (config[list] ?? []).map((/** @type {Config} */ entry) => this.#entryLine(entry, when, effective.get(entry.name))));
     const titles = ["reward", "scored at", "schedule", "weight", "now"];
     replaceContent(this.#table, lines.length ? tableOf("entries", titles, 3, lines) : empty("The reward has no weights."),
-      h("p.about", {}, "A change is used by the episodes that begin after it: reset to play with it. “Now” is the weight with its schedule."));
+      h("p.about", {}, "A change applies to the episodes that begin after it: reset to use it. “Now” is the weight with its schedule."));
   }
 
   /** @param {Config} entry @param {string} when @param {number | undefined} effective */
