@@ -9,7 +9,7 @@ import { inline } from "./text.js";
 /** @typedef {{loc: (string | number)[], msg: string}} Problem */
 
 const MAX_DEPTH = 6; // of objects in objects; deeper ones are typed as JSON
-const LONG = 120; // characters; the most that fit in a field of one line
+const LONG = 255; // characters; the most that fit in a field of one line
 let lastId = 0;
 
 /** A value that is not valid, before it is sent. */
