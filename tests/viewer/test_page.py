@@ -493,7 +493,7 @@ def test_group_shows_where_rollouts_differ(show, serve):
     page = show(serve([row(id, 0.0) for id in "abc"], rollouts=rollouts), "#view=group")
     assert "All begin with the same message" in page.locator(".beside-each-other").inner_text()
     lanes = [lane.locator("li").all_inner_texts() for lane in page.locator(".lane").all()]
-    assert [[line for line in lane if line.startswith("as ")] for lane in lanes] == [
+    assert [[line for line in lane if line.startswith("same as ")] for lane in lanes] == [
         ["same as b until here"], ["same as a until here"], [],
     ]  # fmt: skip
 
