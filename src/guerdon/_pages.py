@@ -54,22 +54,21 @@ class WithHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-def page_routes(folder: Path, module: str = MAIN) -> list[Route]:
+def page_routes(module: str = MAIN) -> list[Route]:
     """Return the routes of a page: its document, its styles, and its modules as one.
 
     Args:
-        folder: The folder of the page.
         module: The module that the document loads.
     """
 
     def get_page(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
         type_ = TYPES.get(Path(name).suffix)
-        file = folder / name
-        if type_ is None or file.parent != folder or not file.is_file():
+        file = PAGES / name
+        if type_ is None or file.parent != PAGES or not file.is_file():
             raise HTTPException(404, f"there is no page {name!r:.80}")
         # One request in place of one for each module.
-        content = bundled_modules(folder, module) if name == module else file.read_text("utf-8")
+        content = bundled_modules(PAGES, module) if name == module else file.read_text("utf-8")
         if name == "index.html":
             content = content.replace(MAIN, module)
         return Response(content, media_type=type_)
