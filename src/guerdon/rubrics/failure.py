@@ -101,8 +101,19 @@ def describe_failure(error: BaseException, where: str | None = None) -> str:
         where: What to begin with.
     """
     path = path_of(error)
-    parts = (where, f"rubric {path!r}" if path else None, type(error).__name__, _text(error))
+    parts = (where, f"rubric {path!r}" if path else None, describe_error(error))
     return ": ".join(part for part in parts if part)
+
+
+def describe_error(error: BaseException) -> str:
+    """Describe an exception in one line, without the path of the rubric.
+
+    Example:
+        >>> describe_error(ValueError("no answer"))
+        'ValueError: no answer'
+    """
+    text = _text(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def describe_handled(caught: dict[str, Exception], where: str = "") -> str:
@@ -115,7 +126,7 @@ def describe_handled(caught: dict[str, Exception], where: str = "") -> str:
     # An exception that passed through several rubrics is described once, where it was raised.
     deepest = {id(error): (name, error) for name, error in caught.items()}
     return where + "; ".join(
-        ": ".join([*([f"rubric {name!r}"] if name else []), type(error).__name__, _text(error)])
+        f"rubric {name!r}: {describe_error(error)}" if name else describe_error(error)
         for name, error in deepest.values()
     )
 

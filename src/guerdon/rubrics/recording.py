@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from guerdon._logging import step_logger
 from guerdon.errors import AsyncRubricError
-from guerdon.rubrics.failure import finite, path_of, trace
+from guerdon.rubrics.failure import describe_error, finite, path_of, trace
 from guerdon.types.score import Score
 
 if TYPE_CHECKING:
@@ -553,9 +553,9 @@ def score_of(frame: Frame, name: str = "", path: str = "", weight: float | None 
         weight=weight,
         seconds=frame.seconds,
         reason="cancelled" if cancelled else frame.reason,
-        error=_described(error) if error is not None else None,
+        error=describe_error(error) if error is not None else None,
         exception=error,
-        hook_errors=tuple(f"{hook}: {_described(raised)}" for hook, raised in frame.hook_errors),
+        hook_errors=tuple(f"{hook}: {describe_error(raised)}" for hook, raised in frame.hook_errors),
         details=dict(frame.details),
         children=_children(frame.rubric, frame, path, _why_skipped(frame, path)),
     )
@@ -604,7 +604,3 @@ def _why_skipped(frame: Frame, path: str) -> str:
         return f"{where} failed"
     stops = frame.rubric._is_container and frame.rubric._stops_at_zero
     return f"{where} scored 0" if last.value == 0.0 and stops else _NOT_CALLED
-
-
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
