@@ -105,14 +105,18 @@ def describe_failure(error: BaseException, where: str | None = None) -> str:
     return ": ".join(part for part in parts if part)
 
 
-def describe_error(error: BaseException) -> str:
-    """Describe an exception in one line, without the path of the rubric.
+def describe_error(error: BaseException, *, with_path: bool = False) -> str:
+    """Describe an exception in one line.
 
     Example:
         >>> describe_error(ValueError("no answer"))
         'ValueError: no answer'
+
+    Args:
+        error: The exception.
+        with_path: Whether the text of a `RubricError` contains the path of the rubric.
     """
-    text = _text(error)
+    text = _text(error, with_path)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -131,10 +135,10 @@ def describe_handled(caught: dict[str, Exception], where: str = "") -> str:
     )
 
 
-def _text(error: BaseException) -> str:
-    """The message of an error, without its path and not too long."""
+def _text(error: BaseException, with_path: bool) -> str:
+    """The message of an error, not too long."""
     try:
-        if isinstance(error, RubricError) and error.args:
+        if isinstance(error, RubricError) and error.args and not with_path:
             return shortened(str(error.args[0]))
         return shortened(str(error))
     except Exception as unprintable:

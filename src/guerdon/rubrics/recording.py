@@ -553,9 +553,9 @@ def score_of(frame: Frame, name: str = "", path: str = "", weight: float | None 
         weight=weight,
         seconds=frame.seconds,
         reason="cancelled" if cancelled else frame.reason,
-        error=describe_error(error) if error is not None else None,
+        error=describe_error(error, with_path=True) if error is not None else None,
         exception=error,
-        hook_errors=tuple(f"{hook}: {describe_error(raised)}" for hook, raised in frame.hook_errors),
+        hook_errors=tuple(f"{hook}: {describe_error(each)}" for hook, each in frame.hook_errors),
         details=dict(frame.details),
         children=_children(frame.rubric, frame, path, _why_skipped(frame, path)),
     )
