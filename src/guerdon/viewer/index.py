@@ -47,7 +47,7 @@ TAIL = 4096
 MAX_BAD = 100
 # Bytes of an unreadable row that are shown.
 MAX_SHOWN = 2000
-# Indexes of another version are rebuilt.
+# Another version makes older indexes useless.
 VERSION = 2
 
 

@@ -143,8 +143,7 @@ export class List extends HTMLElement {
       if (this.#context?.table !== table) return;
       if (this.#known.size > CACHED) this.#known.clear();
       found.forEach((row, place) => this.#known.set(at[place], row));
-    } finally {
-      this.#isFetching = false;
+    } finally { this.#isFetching = false;
       this.#requestFrame();
     }
   }
