@@ -27,6 +27,7 @@ from guerdon.sandbox.protocol import Limits
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import conversation_problems
 from guerdon.types.rollout import Rollout
+from guerdon.types.score import Score
 
 __all__ = ["FunctionScorer", "RubricScorer", "SandboxSettings", "score_rollouts"]
 
@@ -106,7 +107,7 @@ class Scorer(ABC):
 
     def _add_gates(self, row: ResultRow) -> None:
         """Add the gates that stopped a row, if it is valid: those that scored 0."""
-        if self.gates and (score := row["score"]) is not None:
+        if (score := row["score"]) is not None:
             components = row["components"]
             stopped_by = [
                 gate for gate in self.gates if (components.get(gate) if gate else score) == 0.0
@@ -226,10 +227,11 @@ class RubricScorer(Scorer):
             "error": "; ".join(done.handled) if done.handled else None,
             "fingerprint": self.fingerprint,
         }
-        self._add_gates(row)
+        if self.gates:
+            self._add_gates(row)
         if self.adds_up:
             row["component_sums"] = done.component_sums()
-        return _with_trees(row, done)
+        return row if done.trees is None else _with_trees(row, done.trees)
 
     def _invalid_row(self, rollout: Rollout, done: Replay, error: BaseException) -> ResultRow:
         row = invalid_row(
@@ -239,12 +241,11 @@ class RubricScorer(Scorer):
             error=describe_failure(error, done.where(rollout.first_turn)),
             components=done.components(),
         )
-        return _with_trees(row, done)
+        return row if done.trees is None else _with_trees(row, done.trees)
 
 
-def _with_trees(row: ResultRow, done: Replay) -> ResultRow:
-    if done.trees is not None:
-        row["trees"] = [tree.to_dict() for tree in done.trees]
+def _with_trees(row: ResultRow, trees: Sequence[Score]) -> ResultRow:
+    row["trees"] = [tree.to_dict() for tree in trees]
     return row
 
 
