@@ -193,6 +193,14 @@ def test_file_index_is_rebuilt_when_the_file_has_changed(write, opened):
     assert labels(index, "model") == [None, "m", None]
 
 
+def test_file_index_is_rebuilt_when_an_early_row_is_edited_in_place(write, opened):
+    rows = [row(each, 0.5, note="x" * 500) for each in range(100)]
+    index = opened(write("s.jsonl", rows))
+    write("s.jsonl", [row(0, 0.7, note="x" * 500), *rows[1:]])
+    assert index.refresh()
+    assert numbers(index, "score")[:2] == [0.7, 0.5]
+
+
 def test_file_index_waits_for_the_rest_of_a_line(write, opened):
     whole = json.dumps(row(2, 0.5)) + "\n"
     path = write("s.jsonl", [row(1, 1.0)])

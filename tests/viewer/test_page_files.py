@@ -59,6 +59,41 @@ def test_list_and_overview_follow_rows_that_are_added(show, serve, tmp_path):
     wait_for(page, "document.querySelector('.scroller').innerText.includes('d')")
 
 
+def test_views_follow_rows_that_are_scored_again(show, serve, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [row("a", 1.0), row("b", 1.0)])
+    page = show(serve(path, rollouts=[rollout("a", "Hello")]))
+    write_lines(path, [row("a", 0.5), row("b", 0.5)])
+    wait_for(page, "document.querySelector('.figures').innerText.includes('0.500')")
+    go(page, "#view=rollout&row=0")
+    write_lines(path, [row("a", 0.25), row("b", 0.25)])
+    wait_for(page, "document.querySelector('.score-of').innerText.includes('0.250')")
+    write_lines(tmp_path / "rollouts.jsonl", [rollout("a", "Bye")])
+    wait_for(page, "document.querySelector('.messages').innerText.includes('Bye')")
+
+
+def test_list_that_grows_stays_where_it_was_scrolled_to(show, serve, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [row(f"r{each}", 1.0) for each in range(100)])
+    page = show(serve(path), "#view=list")
+    for _ in range(60):
+        page.keyboard.press("j")
+    top = page.evaluate("document.querySelector('.scroller').scrollTop")
+    append(path, json.dumps(row("new", 1.0)) + "\n")
+    wait_for(page, "document.querySelector('.chips .amount').innerText === '101 rows'")
+    assert page.evaluate("document.querySelector('.scroller').scrollTop") == top > 0
+    wait_for(page, "document.querySelector('.line.current').innerText.startsWith('r59')")
+
+
+def test_page_says_that_a_file_was_removed(show, serve, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [row("a", 1.0)])
+    page = show(serve(path), tolerated="Failed to load resource")
+    lines = path.read_text()
+    path.unlink()
+    page.wait_for_selector(".status .is-failed")
+    assert "rows.jsonl: No such file" in page.locator(".status").inner_text()
+    path.write_text(lines)
+    wait_for(page, "!document.querySelector('.status').innerText")
+
+
 # Bad and large files ------------------------------------------------------------------------------
 
 

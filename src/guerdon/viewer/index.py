@@ -190,10 +190,10 @@ class FileIndex:
             isn't valid is ``{"error", "_unreadable": its beginning}``.
 
         Raises:
-            InvalidArgumentError: There is no such row.
+            InvalidArgumentError: There is no such row, or the file can't be read any more.
         """
         found = []
-        with self.lock, open(self.folder / "places", "rb") as places, open(self.path, "rb") as file:
+        with self.lock, self.opened() as file, open(self.folder / "places", "rb") as places:
             for row in rows:
                 if not 0 <= row < self.rows:
                     raise InvalidArgumentError(
@@ -214,28 +214,38 @@ class FileIndex:
             InvalidArgumentError: The file can't be read, or has no rows of a known kind.
         """
         with self.lock:
-            try:
-                with open(self.path, "rb") as file:
-                    stat = os.fstat(file.fileno())
-                    seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-                    if seen == self._state.seen:
-                        return False
-                    (self.folder / "index.json").unlink(missing_ok=True)
-                    if not self._is_extended(file, seen):
-                        self._begin()
-                    with _without_collection():
-                        self._index(file)
-                    self._state.tail = _tail(file, self._state.end)
-            except OSError as error:
-                raise InvalidArgumentError(f"can't read {self.path}: {error.strerror}") from error
+            with self.opened() as file:
+                stat = os.fstat(file.fileno())
+                seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+                if seen == self._state.seen:
+                    return False
+                (self.folder / "index.json").unlink(missing_ok=True)
+                if not self._is_extended(file, seen):
+                    self._begin()
+                with _without_collection():
+                    self._index(file)
+                self._state.tail = _tail(file, self._state.end)
             self._state.seen = seen
             self._save()
             return True
 
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open the file.
+
+        Raises:
+            InvalidArgumentError: It can't be read.
+        """
+        try:
+            with open(self.path, "rb") as file:
+                yield file
+        except OSError as error:
+            raise InvalidArgumentError(f"can't read {self.path}: {error.strerror}") from error
+
     def _is_extended(self, file: IO[bytes], seen: tuple[int, ...]) -> bool:
         state = self._state
-        if not state.seen or seen[0] != state.seen[0] or seen[1] < state.end:
-            return False
+        if not state.seen or seen[0] != state.seen[0] or seen[1] <= state.seen[1]:
+            return False  # it has been replaced, or was changed without growing
         return _tail(file, state.end) == state.tail
 
     def _begin(self) -> None:

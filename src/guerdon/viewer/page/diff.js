@@ -45,7 +45,7 @@ export class DiffView extends HTMLElement {
       replaceContent(this.#overview, empty(about));
       return;
     }
-    const key = `${table.info.index} ${table.rows} ${other?.info.index} ${other?.rows}`;
+    const key = JSON.stringify([table, other].map((each) => [each?.info.index, each?.info.version]));
     if (this.#key !== key) {
       const pairs = await pairsOf(table, other);
       if (this.#context !== context) return;

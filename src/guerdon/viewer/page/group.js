@@ -37,7 +37,7 @@ export class GroupView extends HTMLElement {
     await table.load(["group", "score"]);
     const name = this.#nameOf(context);
     if (name === undefined) return replaceContent(this, empty("The rows of this file have no groups."));
-    const key = `${table.info.index} ${table.rows} ${name}`;
+    const key = `${table.info.index} ${table.info.version} ${name}`;
     if (this.#key !== key) {
       const at = groupsOf(table).get(name) ?? [];
       const rows = await table.source.rows(table.info.index, at.slice(0, ROWS));

@@ -61,7 +61,8 @@ export function greatest(steps) {
 export class RolloutView extends HTMLElement {
   /** @type {Context | null} */ #context = null;
   /** @type {Row | null} */ #row = null;
-  #key = "";
+  /** @type {Int32Array | null} */ #rows = null;
+  #at = -1;
 
   /** @param {Context} context */
   async show(context) {
@@ -72,11 +73,10 @@ export class RolloutView extends HTMLElement {
       replaceContent(this, empty("There is no such row."));
       return;
     }
-    const key = JSON.stringify([table.info.index, at, address.get("sort"), rows.length]);
-    if (this.#key !== key) {
+    if (this.#rows !== rows || this.#at !== at) {
       const [row] = await table.source.rows(table.info.index, [at]);
       if (this.#context !== context) return;
-      [this.#key, this.#row] = [key, row];
+      [this.#rows, this.#at, this.#row] = [rows, at, row];
       this.#build(context, row, at);
     }
     this.#showStep();

@@ -3,7 +3,7 @@
 /**
  * @typedef {{name: string, type: "number" | "category" | "text", values?: string[]}} ColumnInfo
  * @typedef {{index: number, name: string, kind: string, rows: number, bytes: number,
- *   complete: boolean, without_rollout?: number, duplicates?: number, note?: string,
+ *   complete: boolean, version?: string, without_rollout?: number, duplicates?: number, note?: string,
  *   columns: ColumnInfo[]}} FileInfo
  * @typedef {Record<string, any>} Row
  * @typedef {Map<string, Float64Array | Int32Array>} Arrays
@@ -13,15 +13,15 @@
 
 /**
  * @typedef {object} Source
- * @property {boolean} isLive Whether files may grow.
+ * @property {boolean} isLive Whether files may change.
  * @property {() => Promise<FileInfo[]>} files
  * @property {(file: number, names: string[]) => Promise<Arrays>} columns
  * @property {(file: number, at: number[], brief?: boolean) => Promise<Row[]>} rows
  * @property {(file: number, text: string) => Promise<{rows: Int32Array, isCut: boolean}>} search
  * @property {(file: number, by: string) => Promise<Int32Array>} order
  * @property {(file: number, other: number) => Promise<Int32Array>} join
- * @property {(rows: number[]) => Promise<number[]>} changes How many rows each file has, once one
- *   has another number than the argument says, or after some seconds.
+ * @property {(versions: (string | undefined)[]) => Promise<(string | undefined)[]>} changes The version of each file, once one
+ *   is another than the argument says, or after some seconds.
  */
 
 /** @param {ArraysHeader} header @param {ArrayBuffer} buffer @param {number} start @returns {Arrays} */
@@ -50,7 +50,8 @@ export class HttpSource {
     const pairs = Object.entries(query).flatMap(([key, values]) =>
       [values].flat().map((value) => [key, String(value)]));
     const search = new URLSearchParams(pairs);
-    const response = await fetch(`api/${path}?${search}`, { signal: AbortSignal.timeout(60_000) });
+    const response = await fetch(`api/${path}?${search}`, { signal: AbortSignal.timeout(60_000) })
+      .catch(() => { throw new Error("the server doesn't answer"); });
     if (response.ok) return response;
     const answer = await response.json().catch(() => ({}));
     throw new Error(answer.error ?? answer.detail ?? `the server answered ${response.status}`);
@@ -96,9 +97,9 @@ export class HttpSource {
     return new Int32Array(await (await this.#get("join", { file, other })).arrayBuffer());
   }
 
-  /** @param {number[]} rows */
-  async changes(rows) {
-    return (await (await this.#get("changes", { rows: rows.map(String) })).json()).rows;
+  /** @param {(string | undefined)[]} versions */
+  async changes(versions) {
+    return (await (await this.#get("changes", { versions: versions.map(String) })).json()).versions;
   }
 }
 
@@ -177,9 +178,9 @@ export class EmbeddedSource {
     return Int32Array.from(this.#rows(file), ({ id }) => places.get(id) ?? -1);
   }
 
-  /** @param {number[]} rows */
-  async changes(rows) {
-    return rows;
+  /** @param {(string | undefined)[]} versions */
+  async changes(versions) {
+    return versions;
   }
 }
 

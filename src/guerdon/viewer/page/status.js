@@ -11,9 +11,14 @@ export class Status extends HTMLElement {
       await task();
       this.replaceChildren();
     } catch (error) {
-      const text = error instanceof Error ? error.message : String(error);
-      this.replaceChildren(h("p.note.is-failed", {}, h("b", {}, "error: "), inline(text, 1000)));
+      this.report(error);
     }
+  }
+
+  /** @param {unknown} error Shown until the next task has ended. */
+  report(error) {
+    const text = error instanceof Error ? error.message : String(error);
+    this.replaceChildren(h("p.note.is-failed", {}, h("b", {}, "error: "), inline(text, 1000)));
   }
 }
 customElements.define("g-status", Status);
