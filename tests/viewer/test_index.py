@@ -91,6 +91,7 @@ def test_file_index_of_a_log_of_reward_logger(tmp_path, opened):
     assert numbers(index, "components.brief") == [1.0, None, None]
     assert numbers(index, "weights.brief") == [0.5, None, 1.0]
     assert numbers(index, "invalid.brief") == [None, 1.0, None]
+    assert numbers(index, "invalid.the reward itself") == [None, 1.0, None]
 
 
 def test_file_index_of_an_arena_leaves_out_its_first_line(write, opened):

@@ -48,7 +48,7 @@ MAX_BAD = 100
 # Bytes of an unreadable row that are shown.
 MAX_SHOWN = 2000
 # Another version makes older indexes useless.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(slots=True)
