@@ -167,7 +167,8 @@ export class GroupView extends HTMLElement {
       h("span.dots", { "aria-hidden": "true" }, ...own.slice(0, 60).map(({ step }) =>
         h("i", { style: { background: signedColor(step.advantage, most) } })))));
     const single = states.size - shared.length;
-    const about = `${count(shared.length)} states were reached by several steps; ${count(single)} by one`;
+    const several = shared.length === 1 ? "1 state was" : `${count(shared.length)} states were`;
+    const about = `${several} reached by several steps; ${count(single)} by one`;
     return card("anchors", "The same state", h("span.muted", {}, about), h("div.halves", {},
       h("ul.states", {},
         ...shared.map(([each, own]) => button(each, inline(stateText(own[0]) || BEGINNING, 160), own)),
