@@ -343,9 +343,11 @@ def test_file_index_leaves_out_columns_over_500(write, opened):
 
 def test_category_with_too_many_values_becomes_a_text(write, opened, monkeypatch):
     monkeypatch.setattr(columns, "MAX_VALUES", 200)
-    rows = [row(i, 1.0, group=f"g{i:03}") for i in range(300)] + [row(300, 1.0, group=None)]
+    rows = [row(i, i / 8, group=f"g{i:03}") for i in range(300)] + [row(300, 1.0, group=None)]
     index = opened(write("s.jsonl", rows))
     assert index.store.columns["group"].type == "text"
+    assert numbers(index, "score") == [each["score"] for each in rows]
+    assert labels(index, "status") == ["scored"] * 301
     groups = index.store.read("group").tolist()
     assert groups == [f"g{i:03}".encode() for i in range(300)] + [b""]
 
