@@ -98,6 +98,13 @@ def test_viewer_app_marks_a_search_that_ran_out_of_time(client, monkeypatch):
     assert answer.headers["guerdon-truncated"] == "1"
 
 
+def test_viewer_app_lists_a_group_with_half_of_a_pair_of_surrogates(client, tmp_path):
+    with (tmp_path / "two.jsonl").open("a") as file:
+        file.write(json.dumps(row("d", 1.0, group="\ud800")) + "\n")
+    columns = client.get("/api/files").json()["files"][1]["columns"]
+    assert [each["values"] for each in columns if each["name"] == "group"] == [["g", "\ud800"]]
+
+
 def versions(client):
     return [file["version"] for file in client.get("/api/files").json()["files"]]
 

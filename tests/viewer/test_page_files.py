@@ -120,6 +120,23 @@ def test_page_shows_rows_of_other_schemas(show, serve, tmp_path):
     assert page.locator("g-rollout pre.code").inner_text().strip() == "not JSON"
 
 
+def test_rollout_and_group_show_rows_whose_lists_are_something_else(show, serve):
+    trees = [{"name": 5, "children": "x"}, None, 7]
+    rows = [
+        row("a", float("nan"), step_rewards=[float("nan")]),
+        row("b", 0.5, steps="x", step_rewards="x", trees="x", stopped_by="x", notes="x"),
+        row("c", 0.5, steps=[None, 5], step_rewards=[0.25, 0.5, 0.5], trees=trees),
+    ]
+    calls = [{"role": "assistant", "tool_calls": given} for given in ("x", [None, {"function": 5}])]
+    rollouts = [
+        {"id": "a", "messages": "x"},
+        {"id": "b", "messages": [None, 5, {"role": 7, "content": {"x": 1}}, *calls]},
+    ]
+    page = show(serve(rows, rollouts=rollouts))
+    for view in ("group", "rollout&row=0", "rollout&row=1", "rollout&row=2&step=1"):
+        go(page, f"#view={view}")
+
+
 def test_page_shows_that_a_file_is_cut_off(show, serve, tmp_path):
     path = write_lines(tmp_path / "rows.jsonl", [row("a", 1.0), row("b", 0.0)])
     append(path, json.dumps(row("c", 1.0))[:30])

@@ -99,7 +99,8 @@ class ViewerApp(Starlette):
             {"index": number, "version": file.version, **file.info()}
             for number, file in enumerate(self._files)
         ]
-        return JSONResponse({"files": infos})
+        # Not JSONResponse, which can't encode half of a pair of surrogates.
+        return Response(json.dumps({"files": infos}), media_type="application/json")
 
     def _get_columns(self, request: Request) -> Response:
         file = self._file(request)

@@ -72,6 +72,7 @@ export class HttpSource {
   async rows(file, at, brief = false) {
     const query = { file, at: at.join(","), ...(brief ? { brief: 1 } : {}) };
     const { rows } = await (await this.#get("rows", query)).json();
+    rows.forEach(makeReadable);
     if (at.length === 1) return rows;
     // An answer has at most 8 MB; what was left out is small enough alone.
     for (const [place, row] of rows.entries()) {
@@ -141,6 +142,7 @@ export class EmbeddedSource {
       const { offset, bytes } = this.#header.rows[file];
       const text = new TextDecoder().decode(new Uint8Array(this.#buffer, this.#start + offset, bytes));
       rows = text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+      rows.forEach(makeReadable);
       this.#parsed.set(file, rows);
     }
     return rows;
@@ -182,6 +184,33 @@ export class EmbeddedSource {
   async changes(versions) {
     return versions;
   }
+}
+
+/** @param {unknown} value @returns {Row[]} The objects in it, if it is a list. */
+function objectsOf(value) {
+  return Array.isArray(value) ? value.filter((each) => each !== null && typeof each === "object") : [];
+}
+
+/** @param {Row} row What isn't a list in it, but should be one, becomes an empty one: a file may have anything. */
+function makeReadable(row) {
+  const { _rollout: rollout } = row;
+  if (rollout) {
+    rollout.messages = objectsOf(rollout.messages);
+    for (const each of rollout.messages) each.tool_calls = objectsOf(each.tool_calls);
+  }
+  for (const side of objectsOf([row, row.before, row.after])) {
+    for (const name of ["step_rewards", "stopped_by", "notes"]) {
+      if (side[name] && !Array.isArray(side[name])) side[name] = [];
+    }
+    if (side.steps) side.steps = objectsOf(side.steps);
+    if (side.trees) side.trees = Array.isArray(side.trees) ? side.trees.map(readableTree) : [];
+  }
+}
+
+/** @param {Row} node @returns {Row | null} */
+function readableTree(node) {
+  if (objectsOf([node]).length) node.children = objectsOf(node.children).map(readableTree);
+  return objectsOf([node])[0] ?? null;
 }
 
 /**
