@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from guerdon.errors import GuerdonError
 
+MAIN = "main.js"  # the module that the document names
 PAGES = Path(__file__).parent / "viewer" / "page"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
@@ -53,32 +54,30 @@ class WithHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-def page_routes(
-    folder: Path, document: str = "index.html", *, module: str = "main.js"
-) -> list[Route]:
+def page_routes(module: str = MAIN) -> list[Route]:
     """Return the routes of a page: its document, its styles, and its modules as one.
 
     Args:
-        folder: The folder of the page.
-        document: The HTML document.
-        module: The module that the document names.
+        module: The module that the document loads.
     """
 
     def get_page(request: Request) -> Response:
-        name = request.path_params.get("name", document)
+        name = request.path_params.get("name", "index.html")
         type_ = TYPES.get(Path(name).suffix)
-        file = folder / name
-        if type_ is None or file.parent != folder or not file.is_file():
+        file = PAGES / name
+        if type_ is None or file.parent != PAGES or not file.is_file():
             raise HTTPException(404, f"there is no page {name!r:.80}")
         # One request in place of one for each module.
-        content = bundled_modules(folder, module) if name == module else file.read_bytes()
+        content = bundled_modules(PAGES, module) if name == module else file.read_text("utf-8")
+        if name == "index.html":
+            content = content.replace(MAIN, module)
         return Response(content, media_type=type_)
 
     zipped = [Middleware(GZipMiddleware)]
     return [Route(path, get_page, middleware=zipped) for path in ("/", "/{name}")]
 
 
-def bundled_modules(page: Path, main: str = "main.js") -> str:
+def bundled_modules(page: Path, main: str = MAIN) -> str:
     """The modules that a module imports, and itself, as one module.
 
     Each is after those that it imports. They must import names from each other with
@@ -105,7 +104,7 @@ def bundled_modules(page: Path, main: str = "main.js") -> str:
             add(imported)
         source = _EXPORT.sub("", _IMPORT.sub("", source))
         if found := re.search(r"^(?:import|export)\b.*", source, re.MULTILINE):
-            raise GuerdonError(f"{name} can't be in a report: {found[0]!r:.100}")
+            raise GuerdonError(f"{name} can't be bundled: {found[0]!r:.100}")
         for own in _NAME.findall(source):
             if owners.setdefault(own, name) != name:
                 raise GuerdonError(f"{name} and {owners[own]} both define {own}")

@@ -164,7 +164,7 @@ def test_serve_web_prints_the_address_of_the_page(serving):
     assert line == f"play it by hand at {server.url}/web/?token=s3cret%2F%26%3D\n"
     with httpx.Client(timeout=PATIENCE, follow_redirects=True) as client:
         assert client.get(f"{server.url}/web").status_code == 401
-        assert "<g-play>" in client.get(line.split()[-1]).text
+        assert "play.js" in client.get(line.split()[-1]).text
         assert client.get(f"{server.url}/config").status_code == 200  # with the cookie
     assert "s3cret" not in "".join(server.end())
 
@@ -173,7 +173,7 @@ def test_serve_web_without_a_token(serving):
     server = serving("--web")
     line = server.process.stdout.readline().decode()
     assert line == f"play it by hand at {server.url}/web/\n"
-    assert "<g-play>" in server.ask("/web/").text
+    assert "play.js" in server.ask("/web/").text
 
 
 def test_serve_has_no_page_by_default(shared):

@@ -109,9 +109,10 @@ async def awaited(awaitable):
     return await awaitable
 
 
-def driven(environment, action=None):
+def driven(environment, action=None, *, keeps_trees=False):
     """A step, taken as a server takes it."""
     adapter = EnvAdapter(environment)
+    adapter.keeps_trees = keeps_trees
     action = Move() if action is None else action
     if adapter.step_is_async:
         return asyncio.run(awaited(adapter.step(action)))
@@ -215,7 +216,37 @@ def test_step_metadata_a_failed_leaf_has_no_path():
     assert driven(ByReward(Down())).metadata["reward_error"] == "OSError: the judge is down"
 
 
-def test_step_metadata_a_failure_whose_text_cant_be_made_is_reported_nevertheless():
+def scores_of(tree, prefix=""):
+    """The values below the root of a tree by dotted name."""
+    found = {}
+    for child in tree.get("children", ()):
+        name = f"{prefix}{child['name']}"
+        found |= {name: child["value"]} if "value" in child else {}
+        found |= scores_of(child, f"{name}.")
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("fails", [False, True])
+def test_step_metadata_the_tree_agrees_with_the_reward_and_the_components(way, fails):
+    def environment():
+        last = Down() if fails else Half()
+        return way(Sequential(Value(), WeightedSum([Half(), last], [0.5, 2.0])))
+
+    plain = driven(environment()).metadata
+    board = driven(environment(), keeps_trees=True)
+    tree = board.metadata.pop("reward_tree")
+    assert board.metadata == plain
+    assert (tree.get("value"), tree["status"]) == (
+        (None, "failed") if fails else (board.reward, "scored")
+    )
+    assert board.reward == (None if fails else 1.25)
+    assert scores_of(tree) == board.metadata["reward_components"]
+    assert tree.get("error") == ("OSError: the judge is down" if fails else None)
+
+
+@pytest.mark.parametrize("keeps_trees", [False, True])
+def test_step_metadata_a_failure_whose_text_cant_be_made_is_reported_nevertheless(keeps_trees):
     class Unsayable(Exception):
         def __str__(self):
             raise RuntimeError("no text")
@@ -225,7 +256,7 @@ def test_step_metadata_a_failure_whose_text_cant_be_made_is_reported_nevertheles
             raise Unsayable
 
     for way in (ByScore, ByReward):
-        board = driven(way(Raises()))
+        board = driven(way(Raises()), keeps_trees=keeps_trees)
         assert board.reward is None
         assert "Unsayable" in board.metadata["reward_error"]
 
@@ -635,6 +666,15 @@ class AsyncAtari(Atari):
         board = Board(done=action.value == 0)
         board.reward = await self.rubric[action.name].evaluate(action, board)
         return board
+
+
+@pytest.mark.parametrize("world", [Atari, AsyncAtari])
+def test_step_metadata_the_tree_of_a_rubric_dict_has_the_members_that_were_called(world):
+    environment = world(pong=Sequential(Value()), chess=Half())
+    board = driven(environment, Game(value=2), keeps_trees=True)
+    tree = board.metadata["reward_tree"]
+    assert (tree["value"], scores_of(tree)) == (2.0, {"pong": 2.0, "pong.rubric_0": 2.0})
+    assert [each["status"] for each in tree["children"]] == ["scored", "skipped"]
 
 
 @pytest.mark.parametrize("world", [Atari, AsyncAtari])

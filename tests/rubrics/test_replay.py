@@ -1,11 +1,14 @@
 """Replaying a tree over a recorded episode, step by step."""
 
+import asyncio
+import contextlib
+import json
 import math
 from types import SimpleNamespace
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guerdon.errors import InvalidScoreError, TrajectoryError
@@ -14,8 +17,11 @@ from guerdon.rubrics import (
     Gate,
     Guarded,
     Rubric,
+    RubricComposer,
+    Sequential,
     TrajectoryRubric,
     WeightedSum,
+    as_rubric,
 )
 from guerdon.rubrics.replay import Replay, replay, replay_async
 
@@ -337,3 +343,131 @@ def test_replay_trees_end_with_the_step_that_failed():
     assert [each.status for each in failed.children] == ["failed", "skipped"]
     replay(two(), steps_of(1.0), done)  # a replay that is used again
     assert [tree.value for tree in done.trees] == [0.75]
+
+
+class Twice(Rubric):
+    """Calls its only rubric two times."""
+
+    def __init__(self, rubric):
+        super().__init__()
+        self.rubric = rubric
+
+    async def forward(self, action, observation):
+        first = await self.rubric.evaluate(action, observation)
+        return 0.5 * first + 0.5 * await self.rubric.evaluate(action, observation)
+
+
+class SyncTwice(Twice):
+    def forward(self, action, observation):
+        first = self.rubric(action, observation)
+        return 0.5 * first + 0.5 * self.rubric(action, observation)
+
+
+WEIGHTS = st.sampled_from([0.0, 0.25, 1.0, -1.0])
+SHAPES = st.recursive(
+    st.sampled_from(["echo", "fixed", "final", "hooked"]),
+    lambda inner: st.one_of(
+        st.tuples(st.just("gate"), inner, st.sampled_from([0.0, 0.5])),
+        st.tuples(st.just("guarded"), inner),
+        st.tuples(st.just("shared"), inner),
+        st.tuples(st.just("twice"), inner),
+        st.tuples(st.just("sequential"), st.lists(inner, min_size=1, max_size=3)),
+        st.tuples(st.just("sum"), st.lists(st.tuples(inner, WEIGHTS), min_size=1, max_size=3)),
+        st.tuples(st.just("composer"), st.lists(st.tuples(inner, WEIGHTS), min_size=1, max_size=3)),
+    ),
+    max_leaves=6,
+)
+ACTIONS = st.lists(st.sampled_from([0.0, 0.25, 1.0, ValueError("no luck")]), min_size=1, max_size=3)
+
+
+def leaf_of(kind, *, is_async):
+    if kind == "fixed":
+        return as_rubric(lambda action, observation: 0.5)
+    if kind == "final":
+        return (AsyncFinal if is_async else Final)(gamma=0.5)
+    rubric = AsyncEcho() if is_async else Echo()
+    if kind == "hooked":
+        rubric.register_forward_hook(fail_in_hook)
+    return rubric
+
+
+def rubric_of(shape, *, is_async):
+    """The rubric of a shape."""
+    if isinstance(shape, str):
+        return leaf_of(shape, is_async=is_async)
+    kind, inner, *more = shape
+    if kind in ("sum", "composer", "sequential"):
+        parts = [(each, 1.0) for each in inner] if kind == "sequential" else inner
+        rubrics = [rubric_of(each, is_async=is_async) for each, _ in parts]
+        weights = [weight for _, weight in parts]
+        if kind == "sequential":
+            return Sequential(*rubrics)
+        if kind == "sum":
+            return WeightedSum(rubrics, weights)
+        names = [f"part{place}" for place in range(len(parts))]
+        return RubricComposer(
+            dict(zip(names, rubrics, strict=True)), dict(zip(names, weights, strict=True))
+        )
+    rubric = rubric_of(inner, is_async=is_async)
+    if kind == "gate":
+        return Gate(rubric, *more)
+    if kind == "guarded":
+        return Guarded(rubric)
+    if kind == "shared":
+        return WeightedSum([rubric, rubric], [0.5, 0.5])
+    return Twice(rubric) if is_async else SyncTwice(rubric)
+
+
+def fail_in_hook(rubric, action, observation, score):
+    raise RuntimeError("the hook is broken")
+
+
+def check_tree(rubric, score):
+    """Check that the values of a tree are those that its containers return for its children."""
+    values = [each.value for each in score.children if each.status != "skipped"]
+    if score.status == "scored" and isinstance(rubric, WeightedSum):
+        weights = [each.weight for each in score.children]
+        assert score.value == math.fsum(w * v for w, v in zip(weights, values, strict=True))
+    if score.status == "scored" and isinstance(rubric, RubricComposer):
+        assert score.value == rubric.combine({each.name: each.value for each in score.children})
+        for each in score.children:
+            normalized = rubric._normalized(each.name, each.value)
+            if normalized != each.value:  # the tree has both numbers
+                assert f"{each.name} normalized to {normalized:.6g}" in score.reason
+    if score.status == "scored" and isinstance(rubric, Sequential):
+        assert score.value == values[-1]
+        # A trajectory rubric that waits for the end of the episode stops nothing.
+        assert all(values[:-1]) or "due at the end" in str(score)
+    if score.status == "scored" and isinstance(rubric, Gate):
+        assert score.value == (values[0] if values[0] >= rubric.threshold else 0.0)
+    for each in score.children:
+        assert (each.value is None) == (each.status == "skipped") or each.status == "failed"
+        check_tree(rubric._children[each.name.partition("#")[0]], each)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_replay_trees_agree_with_the_scores(is_async, anyio_backend):
+    @settings(max_examples=150, deadline=None)
+    @given(SHAPES, ACTIONS)
+    def check(shape, actions):
+        done = Replay(keeps_trees=True)
+        plain = Replay()
+        for each in (done, plain):
+            rubric = rubric_of(shape, is_async=is_async)
+            with contextlib.suppress(ValueError, TrajectoryError):
+                if is_async:
+                    asyncio.run(replay_async(rubric, steps_of(*actions), each))
+                else:
+                    replay(rubric, steps_of(*actions), each)
+        assert (done.values, list(done.handled)) == (plain.values, list(plain.handled))
+        assert [tree.components() for tree in done.trees] == done.steps
+        for place, tree in enumerate(done.trees):
+            is_valid = place < len(done.values)
+            assert tree.value == (done.values[place] if is_valid else None)
+            assert is_valid or tree.status == "failed"
+            check_tree(rubric, tree)
+            assert json.loads(json.dumps(tree.to_dict(), allow_nan=False)) == tree.to_dict()
+
+    await anyio.to_thread.run_sync(check)

@@ -91,12 +91,13 @@ PAGE = {
 
 
 @pytest.fixture
-def page(tmp_path):
-    """The folder of a small page."""
+def page(tmp_path, monkeypatch):
+    """The folder of a small page, which reports contain."""
     folder = tmp_path / "page"
     folder.mkdir()
     for name, text in PAGE.items():
         (folder / name).write_text(text)
+    monkeypatch.setattr("guerdon.viewer.report.PAGES", folder)
     return folder
 
 

@@ -15,7 +15,7 @@ TOKEN = "s3cret"
 
 
 @pytest.fixture
-def client(write, viewed, page):
+def client(write, viewed):
     """A client with the token, of a server with two files."""
     recorded = write("r.jsonl", [rollout("b", "bee"), rollout("a")])
     rows = [row("a", 1.0), row("b", None), row("c", 0.5)]
@@ -23,7 +23,7 @@ def client(write, viewed, page):
         viewed(write("one.jsonl", rows), recorded),
         viewed(write("two.jsonl", [row("c", 0.25), row("a", 0.75)])),
     ]
-    application = ViewerApp(shown, TOKEN, page=page)
+    application = ViewerApp(shown, TOKEN)
     application.on_loopback = True
     with TestClient(application, base_url="http://127.0.0.1", follow_redirects=False) as client:
         client.headers["authorization"] = f"Bearer {TOKEN}"
@@ -235,7 +235,7 @@ def test_viewer_app_sends_its_policy_with_every_answer(client, path):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_viewer_app_only_reads(client, method):
+def test_viewer_app_accepts_only_get_and_head(client, method):
     assert client.request(method, "/api/files").status_code == 405
 
 
@@ -245,11 +245,11 @@ def test_viewer_app_refuses_a_token_that_no_header_can_have(viewed, write, token
         ViewerApp([viewed(write("s.jsonl", [row(1, 1.0)]))], token)
 
 
-def test_cookies_of_two_viewer_apps_on_one_host_are_apart(viewed, write, page):
+def test_cookies_of_two_viewer_apps_on_one_host_have_different_names(viewed, write):
     file = viewed(write("s.jsonl", [row(1, 1.0)]))
     names = set()
     for token in ("one", "two"):
-        application = ViewerApp([file], token, page=page)
+        application = ViewerApp([file], token)
         with TestClient(application, base_url="http://127.0.0.1") as client:
             assert client.get(f"/?token={token}").status_code == 200
             names |= set(client.cookies)

@@ -27,7 +27,7 @@ def numbers(index, name):
 # Kinds
 
 
-def test_file_index_of_result_rows_tells_a_failure_from_a_score_of_0(write, opened):
+def test_file_index_of_result_rows_distinguishes_a_failure_from_a_score_of_0(write, opened):
     index = opened(write("s.jsonl", [row(1, 0.0), row(2, None), row(3, 0.5)]))
     assert (index.kind, index.rows, index.is_complete, index.unreadable) == ("rows", 3, True, 0)
     assert numbers(index, "score") == [0.0, None, 0.5]
@@ -138,7 +138,7 @@ def test_file_index_skips_blank_lines_and_a_byte_order_mark(tmp_path, opened):
     assert index.is_complete
 
 
-def test_file_index_keeps_what_only_python_reads_as_json(tmp_path, opened):
+def test_file_index_reads_json_that_only_python_accepts(tmp_path, opened):
     text = json.dumps(row("\ud800", 1.0))[:-1] + ', "x": NaN, "y": 1e999}\n'
     (tmp_path / "s.jsonl").write_text(text)
     index = opened(tmp_path / "s.jsonl")
@@ -316,7 +316,7 @@ def test_file_index_reads_rows_whose_values_have_other_types(write, opened, valu
     ]
 
 
-def test_file_index_knows_a_row_of_100_mb_by_its_id_only(tmp_path, opened):
+def test_file_index_reads_only_the_id_of_a_row_of_100_mb(tmp_path, opened):
     path = tmp_path / "s.jsonl"
     with path.open("w") as file:
         file.write('{"id": "huge", "score": 1.0, "components": {}, "text": "')
@@ -352,7 +352,7 @@ def test_category_with_too_many_values_becomes_a_text(write, opened, monkeypatch
     assert groups == [f"g{i:03}".encode() for i in range(300)] + [b""]
 
 
-def test_long_groups_with_the_same_beginning_stay_apart(write, opened):
+def test_file_index_distinguishes_long_groups_with_the_same_beginning(write, opened):
     rows = [row(i, 1.0, group="x" * 500 + end) for i, end in enumerate("aba")]
     values = labels(opened(write("s.jsonl", rows)), "group")
     assert values[0] == values[2] != values[1]

@@ -153,6 +153,14 @@ def test_rollout_distinguishes_stopped_failed_and_zero(show, serve):
     assert nodes["judge"].locator(".prose").first.inner_text() == "Is it good?"
 
 
+def test_rollout_with_a_handled_failure_has_its_number(show, serve):
+    tree = {"name": "", "value": 0.5, "status": "failed", "error": "OSError: refused"}
+    page = show(serve([row("a", 0.5, trees=[tree])]), "#view=rollout&row=0")
+    assert page.locator(".strip .step").count() == 1
+    assert page.locator(".strip .step.failed").count() == 0
+    assert page.locator(".tree .value").inner_text().split() == ["failed", "0.500"]
+
+
 def test_group_shows_rollouts_side_by_side_and_the_steps_of_a_state(at, recorded):
     groups = recorded.files["tau"].printed["groups"]["by_group"]
     group = max(groups, key=lambda each: each["shared_steps"])["group"]
@@ -475,7 +483,7 @@ def test_group_writes_out_the_arithmetic_of_a_large_group(show, serve, size):
         assert "groups of at most 200 rollouts; this one has 201." in shown
 
 
-def test_group_shows_where_rollouts_part(show, serve):
+def test_group_shows_where_rollouts_differ(show, serve):
     def spoken(id, *texts):
         messages = [{"role": "user", "content": "Hi"}]
         messages += [{"role": "assistant", "content": text} for text in texts]
@@ -485,8 +493,8 @@ def test_group_shows_where_rollouts_part(show, serve):
     page = show(serve([row(id, 0.0) for id in "abc"], rollouts=rollouts), "#view=group")
     assert "All begin with the same message" in page.locator(".beside-each-other").inner_text()
     lanes = [lane.locator("li").all_inner_texts() for lane in page.locator(".lane").all()]
-    assert [[line for line in lane if line.startswith("as ")] for lane in lanes] == [
-        ["as b until here"], ["as a until here"], [],
+    assert [[line for line in lane if line.startswith("same as ")] for lane in lanes] == [
+        ["same as b until here"], ["same as a until here"], [],
     ]  # fmt: skip
 
 

@@ -215,6 +215,7 @@ def test_report_works_from_a_file_without_a_network(show, recorded, tmp_path):
         "view=rollout&row=4": (".message", ".beside", ".tree .name"),
         "view=group&group=11": ("h1", ".state", ".formula", ".lane > header"),
         "view=list&sort=-id&q=refund": (".chips .amount", ".head"),
+        "view=list&q=get_reservation_details": (".chips .amount",),  # in tool calls alone
         "view=list&f.score=[1,1]": (".chips .amount",),
     }
     for state, selectors in states.items():
@@ -225,7 +226,7 @@ def test_report_works_from_a_file_without_a_network(show, recorded, tmp_path):
             assert texts_of(page, selector)
 
 
-def test_report_of_a_sample_says_so(show, recorded, tmp_path):
+def test_report_of_a_sample_has_a_note(show, recorded, tmp_path):
     folder = recorded.files["gsm8k"].path.parent
     out = tmp_path / "report.html"
     run_guerdon(folder, "view", "gsm8k.jsonl", "--out", str(out), "--sample", "40")

@@ -201,6 +201,11 @@ def field(page, *path):
     return page.locator(f"form.action [data-path='{at}'] > :is(input, textarea, select)")
 
 
+def reset_field(page, name):
+    """The input of a field of the reset."""
+    return page.locator(f"""form.reset [data-path='["{name}"]'] > :is(input, textarea)""")
+
+
 def reset(page):
     page.click(RESET)
     page.wait_for_selector(".past .messages > li")
@@ -226,9 +231,8 @@ def test_play_an_environment_to_its_end(chromium, serve, options):
     with opened(chromium, serve(**options)) as page:
         assert text_of(page, ".bar .file") == "Guessing"
         assert page.locator(STEP).is_disabled()
-        page.fill("#seed", "7")
-        page.click("text=further arguments")
-        page.fill("#arguments", '{"split": "train"}')
+        reset_field(page, "seed").fill("7")
+        reset_field(page, "arguments").fill('{"split": "train"}')
         reset(page)
         assert text_of(page, ".now .body") == "a number from 1 to 100 7 {'split': 'train'}"
         guess(page, 50)
@@ -260,7 +264,7 @@ def test_play_shows_the_tree_of_the_chosen_step(chromium, serve):
         assert "found" in tree
 
 
-def test_play_a_reward_that_failed_is_no_zero(chromium, serve):
+def test_play_shows_a_failed_reward_without_a_number(chromium, serve):
     with opened(chromium, serve()) as page:
         reset(page)
         guess(page, 13)
@@ -354,12 +358,11 @@ def test_play_form_shows_errors_at_their_fields(chromium, serve):
 
 def test_play_form_of_the_reset_shows_errors(chromium, serve):
     with opened(chromium, serve()) as page:
-        page.fill("#seed", "-1")
+        reset_field(page, "seed").fill("-1")
         page.click(RESET)
         page.wait_for_selector("form.reset .error:not(:empty)")
-        page.fill("#seed", "")
-        page.click("text=further arguments")
-        page.fill("#arguments", "[1]")
+        reset_field(page, "seed").fill("")
+        reset_field(page, "arguments").fill("[1]")
         page.click(RESET)
         page.wait_for_selector("text=must be a JSON object")
 
@@ -455,8 +458,8 @@ def recorded(factory, actions, seed):
 def test_play_transcript_is_the_rollout_of_the_worker(chromium, serve, tmp_path):
     actions = [{"number": 13}, {"number": 50}, {"number": 42}]
     with opened(chromium, serve()) as page:
-        page.fill("#seed", "7")
-        page.fill("#episode_id", "played")
+        reset_field(page, "seed").fill("7")
+        reset_field(page, "episode_id").fill("played")
         reset(page)
         for action in actions:
             guess(page, action["number"])

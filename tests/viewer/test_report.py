@@ -45,7 +45,7 @@ def test_write_report_has_the_columns_and_the_rows_with_their_rollouts(
         viewed(write("two.jsonl", [row("</script><script>alert(1)</script>", 0.25)])),
     ]
     out = tmp_path / "report.html"
-    assert write_report(shown, out, page=page) == out.stat().st_size
+    assert write_report(shown, out) == out.stat().st_size
     header, body = data_of(out)
     assert [each["name"] for each in header["files"]] == ["one.jsonl", "two.jsonl"]
     assert header["files"][0]["without_rollout"] == 1
@@ -60,7 +60,7 @@ def test_write_report_has_the_columns_and_the_rows_with_their_rollouts(
 
 def test_write_report_allows_only_its_own_script_and_style(write, viewed, page, tmp_path):
     out = tmp_path / "report.html"
-    write_report([viewed(write("s.jsonl", [row("a", 1.0)]))], out, page=page)
+    write_report([viewed(write("s.jsonl", [row("a", 1.0)]))], out)
     document = out.read_text()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', document)[1]
     script = re.search(r'<script type="module">(.*?)</script>', document, re.DOTALL)[1]
@@ -78,7 +78,7 @@ def test_write_report_samples_whole_groups(write, viewed, page, tmp_path):
     found = []
     for seed in (0, 0, 1):
         out = tmp_path / "report.html"
-        write_report([viewed(scored)], out, sample=10, seed=seed, page=page)
+        write_report([viewed(scored)], out, sample=10, seed=seed)
         header, body = data_of(out)
         assert header["files"][0]["rows"] == header["columns"][0]["rows"] == 8
         assert "a random sample of 8 of 100 rows" in header["files"][0]["note"]
@@ -95,7 +95,7 @@ def test_write_report_samples_rows_of_a_large_group_and_without_groups(
 ):
     scored = write("s.jsonl", [row(i % 20, 1.0, group=group) for i in range(40)])
     out = tmp_path / "report.html"
-    write_report([viewed(scored)], out, sample=30, page=page)
+    write_report([viewed(scored)], out, sample=30)
     header, body = data_of(out)
     ids = [each["id"] for each in rows(header, body)]
     assert len(ids) == 30
@@ -107,7 +107,7 @@ def test_write_report_over_its_size_writes_nothing(write, viewed, page, tmp_path
     file = viewed(write("s.jsonl", [row(1, 1.0, reason=noise)]))
     out = tmp_path / "report.html"
     with pytest.raises(InvalidArgumentError, match=r"more than 0\.002 MB; --sample N limits"):
-        write_report([file], out, max_mb=0.002, page=page)
+        write_report([file], out, max_mb=0.002)
     assert not out.exists()
 
 
@@ -142,7 +142,7 @@ def test_bundled_modules_come_after_those_that_they_import(tmp_path):
 def test_bundled_modules_refuse_other_imports_and_exports(tmp_path, text):
     (tmp_path / "main.js").write_text(text)
     (tmp_path / "a.js").write_text("export const a = 1;\n")
-    with pytest.raises(GuerdonError, match=r"main\.js can't be in a report"):
+    with pytest.raises(GuerdonError, match=r"main\.js can't be bundled"):
         bundle.bundled_modules(tmp_path)
 
 
@@ -156,11 +156,11 @@ def test_bundled_modules_refuse_two_definitions_of_a_name(tmp_path):
 @pytest.mark.parametrize("text", ['"</SCRIPT>"', '"<!--"'])
 def test_bundled_page_refuses_a_module_that_would_end_its_element(page, text):
     (page / "names.js").write_text(f"export const name = {text};\n")
-    with pytest.raises(GuerdonError, match="must not have"):
+    with pytest.raises(GuerdonError, match="must not contain"):
         bundle.bundled_page(page, "")
 
 
 def test_bundled_page_refuses_a_page_of_another_form(page):
     (page / "index.html").write_text("<!doctype html>")
-    with pytest.raises(GuerdonError, match=r"the page must have .* once"):
+    with pytest.raises(GuerdonError, match=r"the page must contain .* once"):
         bundle.bundled_page(page, "")

@@ -320,6 +320,9 @@ class RubricComposer(Weighted):
             named = dict(zip(self._children, scores, strict=False))
             self._observe(named)
             scores = [self._normalized(name, score) for name, score in named.items()]
+            for (name, score), normalized in zip(named.items(), scores, strict=True):
+                if normalized != score and name not in self._observing:
+                    self.explain("%s normalized to %.6g", name, normalized)
         return super()._combine(scores)
 
     def _observe(self, scores: Mapping[str, float]) -> None:

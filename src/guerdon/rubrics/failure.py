@@ -101,8 +101,23 @@ def describe_failure(error: BaseException, where: str | None = None) -> str:
         where: What to begin with.
     """
     path = path_of(error)
-    parts = (where, f"rubric {path!r}" if path else None, type(error).__name__, _text(error))
+    parts = (where, f"rubric {path!r}" if path else None, describe_error(error))
     return ": ".join(part for part in parts if part)
+
+
+def describe_error(error: BaseException, *, with_path: bool = False) -> str:
+    """Describe an exception in one line.
+
+    Example:
+        >>> describe_error(ValueError("no answer"))
+        'ValueError: no answer'
+
+    Args:
+        error: The exception.
+        with_path: Whether the text of a `RubricError` contains the path of the rubric.
+    """
+    text = _text(error, with_path)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def describe_handled(caught: dict[str, Exception], where: str = "") -> str:
@@ -115,15 +130,15 @@ def describe_handled(caught: dict[str, Exception], where: str = "") -> str:
     # An exception that passed through several rubrics is described once, where it was raised.
     deepest = {id(error): (name, error) for name, error in caught.items()}
     return where + "; ".join(
-        ": ".join([*([f"rubric {name!r}"] if name else []), type(error).__name__, _text(error)])
+        f"rubric {name!r}: {describe_error(error)}" if name else describe_error(error)
         for name, error in deepest.values()
     )
 
 
-def _text(error: BaseException) -> str:
-    """The message of an error, without its path and not too long."""
+def _text(error: BaseException, with_path: bool) -> str:
+    """The message of an error, not too long."""
     try:
-        if isinstance(error, RubricError) and error.args:
+        if isinstance(error, RubricError) and error.args and not with_path:
             return shortened(str(error.args[0]))
         return shortened(str(error))
     except Exception as unprintable:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from guerdon._logging import step_logger
 from guerdon.errors import AsyncRubricError
-from guerdon.rubrics.failure import finite, path_of, trace
+from guerdon.rubrics.failure import describe_error, finite, path_of, trace
 from guerdon.types.score import Score
 
 if TYPE_CHECKING:
@@ -212,7 +212,10 @@ class Frame:
     def _credit(self, step: Step, value: Any) -> bool:
         """Note the child that the step is credited to; returns whether the score is pending."""
         if self.rubric._is_trajectory:
-            return not is_done(step.observation)
+            is_waiting = not is_done(step.observation)
+            if is_waiting:
+                self.explain("due at the end of the episode")
+            return is_waiting
         if isinstance(value, StepScore) and value.stamp in (None, step.stamp):
             self.credited = value.rubric
             return self.value == 0.0 and value.pending
@@ -550,9 +553,9 @@ def score_of(frame: Frame, name: str = "", path: str = "", weight: float | None 
         weight=weight,
         seconds=frame.seconds,
         reason="cancelled" if cancelled else frame.reason,
-        error=_described(error) if error is not None else None,
+        error=describe_error(error, with_path=True) if error is not None else None,
         exception=error,
-        hook_errors=tuple(f"{hook}: {_described(raised)}" for hook, raised in frame.hook_errors),
+        hook_errors=tuple(f"{hook}: {describe_error(each)}" for hook, each in frame.hook_errors),
         details=dict(frame.details),
         children=_children(frame.rubric, frame, path, _why_skipped(frame, path)),
     )
@@ -601,7 +604,3 @@ def _why_skipped(frame: Frame, path: str) -> str:
         return f"{where} failed"
     stops = frame.rubric._is_container and frame.rubric._stops_at_zero
     return f"{where} scored 0" if last.value == 0.0 and stops else _NOT_CALLED
-
-
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

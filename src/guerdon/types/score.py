@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal
 
 from guerdon._validation import did_you_mean
@@ -82,7 +83,7 @@ class Score:
             yield from child.walk(f"{prefix}.{child.name}" if prefix else child.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the score as JSON data, without the fields that are None or empty.
+        """Return the score as JSON data, without what is None or empty, or isn't a finite number.
 
         Example:
             >>> from guerdon import RegexMatch
@@ -96,9 +97,12 @@ class Score:
         for name in ("value", "weight", "reason", "error"):
             if (value := getattr(self, name)) is not None:
                 data[name] = value
-        for name in ("hook_errors", "details"):
-            if value := getattr(self, name):
-                data[name] = value
+        if self.weight is not None and not isfinite(self.weight):  # times its factor
+            del data["weight"]
+        if self.hook_errors:
+            data["hook_errors"] = list(self.hook_errors)
+        if self.details:
+            data["details"] = dict(self.details)
         if self.children:
             data["children"] = [child.to_dict() for child in self.children]
         return data

@@ -7,7 +7,6 @@ import struct
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
@@ -18,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from guerdon._pages import PAGES, WithHeaders, page_routes
+from guerdon._pages import WithHeaders, page_routes
 from guerdon._validation import check_token
 from guerdon.envs.server.access import AccessControl
 from guerdon.errors import InvalidArgumentError
@@ -34,7 +33,7 @@ LOOK_S = 0.5
 
 
 class ViewerApp(Starlette):
-    """The page of some files, and the data that it asks for, as a Starlette application.
+    """The page of some files, and the data that it requests, as a Starlette application.
 
     The page's address has the token, ``/?token=…``; the answer sets a cookie.
 
@@ -46,7 +45,6 @@ class ViewerApp(Starlette):
     Args:
         files: The files.
         token: The token; a request must have it as a cookie or as ``Authorization: Bearer …``.
-        page: The folder of another page.
         allowed_hosts: Further host names of the server, as for `guerdon.create_app`.
 
     Attributes:
@@ -61,7 +59,6 @@ class ViewerApp(Starlette):
         files: Sequence[ViewedFile],
         token: str,
         *,
-        page: Path | None = None,
         allowed_hosts: Collection[str] = (),
     ) -> None:
         self.on_loopback: bool | None = None
@@ -75,7 +72,7 @@ class ViewerApp(Starlette):
         super().__init__(
             routes=[
                 *(Route(f"/api/{name}", endpoint) for name, endpoint in api.items()),
-                *page_routes(page or PAGES),
+                *page_routes(),
             ],
             middleware=[
                 Middleware(WithHeaders),

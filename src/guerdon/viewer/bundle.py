@@ -23,13 +23,14 @@ def bundled_page(page: Path, data: str) -> str:
         data: What the page reads from its element ``data``: base64.
 
     Raises:
-        GuerdonError: The page is not as it must be.
+        GuerdonError: The document lacks a part that is replaced, or a script or style contains the
+            end of its element.
     """
     document = (page / "index.html").read_text(encoding="utf-8")
     style, script = (page / "style.css").read_text(encoding="utf-8"), bundled_modules(page)
     if "</style" in style.lower() or re.search("</script|<!--", script, re.IGNORECASE):
         raise GuerdonError(
-            "the styles and modules of the page must not have </style, </script, <!--"
+            "the styles and modules of the page must not contain </style, </script or <!--"
         )
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
@@ -44,7 +45,7 @@ def bundled_page(page: Path, data: str) -> str:
     }
     for old, new in replacements.items():
         if document.count(old) != 1:
-            raise GuerdonError(f"the page must have {old} once")
+            raise GuerdonError(f"the page must contain {old} once")
         document = document.replace(old, new)
     return document
 

@@ -22,7 +22,7 @@ MAX_ROWS = 200
 MAX_BYTES = 8 * 2**20
 # Characters of a row in the list.
 MAX_BRIEF = 200
-# What stands for no entry.
+# The entry of a row without a value.
 EMPTY = {"number": np.nan, "category": -1, "text": b""}
 # Seconds of a search.
 SEARCH_S = 5.0
@@ -63,13 +63,12 @@ class ViewedFile:
         return (self.rollouts is not None and self.rollouts.refresh()) or changed
 
     def info(self) -> dict[str, Any]:
-        """What the page knows of the file before it asks for columns, as JSON data."""
+        """What the page needs of the file before it requests columns, as JSON data."""
         index = self.index
         info: dict[str, Any] = {
             "name": self.name,
             "kind": index.kind,
             "rows": index.rows,
-            "bytes": index.size,
             "complete": index.is_complete,
             "duplicates": self._kept_for("duplicates", index, index.duplicates),
             "note": self._note(),

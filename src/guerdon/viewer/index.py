@@ -140,11 +140,6 @@ class FileIndex:
         return self._state.seen
 
     @property
-    def size(self) -> int:
-        """The size of the file, in bytes."""
-        return self._state.seen[1]
-
-    @property
     def is_complete(self) -> bool:
         """Whether the last line isn't cut off."""
         return not self._state.is_cut

@@ -35,7 +35,7 @@ Row: TypeAlias = "dict[str, Any]"
 # The name of the whole reward, as in the tables of ``guerdon score``.
 ROOT = "the reward itself"
 
-# Characters of a value of a category; the digest of a longer one keeps it apart from others.
+# Characters of a value of a category; the digest of a longer one distinguishes it from others.
 MAX_VALUE = 200
 
 RESULT_KEYS = ResultRow.__required_keys__ | ResultRow.__optional_keys__
@@ -78,7 +78,7 @@ def batch_of(kind: str, rows: Sequence[Row]) -> Batch:
 
     Args:
         kind: As `kind_of` returns it.
-        rows: The rows, reduced by `reduction_of`; an empty one stands for a line that can't be
+        rows: The rows, reduced by `reduction_of`; an empty one is a line that can't be
             read. Anything may be missing, or be of another type.
     """
     return _BATCHES[kind](rows)

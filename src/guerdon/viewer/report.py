@@ -32,7 +32,6 @@ def write_report(
     max_mb: float = 20.0,
     sample: int | None = None,
     seed: int = 0,
-    page: Path | None = None,
 ) -> int:
     """Write the page with the data of some files as one HTML file, which can be sent to others.
 
@@ -50,7 +49,6 @@ def write_report(
         sample: How many rows of each file it contains, at most; by default all. Groups are chosen
             at random and are whole.
         seed: The seed of the choice.
-        page: The folder of another page.
 
     Returns:
         The size of the report, in bytes.
@@ -60,7 +58,7 @@ def write_report(
     """
     chosen = [_chosen(file, sample, seed) for file in files]
     data = base64.b64encode(_compressed(files, chosen, int(max_mb * MB))).decode()
-    document = bundled_page(page or PAGES, data).encode()
+    document = bundled_page(PAGES, data).encode()
     if len(document) > max_mb * MB:
         raise _too_large(max_mb * MB)
     out.write_bytes(document)

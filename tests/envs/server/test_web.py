@@ -115,10 +115,30 @@ def test_access_makes_a_cookie_of_the_token_in_the_address_of_the_page(connect):
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
+    assert "Secure" not in cookie
+    assert "s3cret" not in cookie  # servers on other ports of the host receive it, too
     assert client.get("/web/").text.startswith("<!doctype html>")
     assert client.get("/config").status_code == 200
     assert client.post("/config", json={}, headers=OWN).status_code == 200
     assert connected(client, **OWN) == 101
+
+
+def test_access_makes_a_secure_cookie_over_https(connect):
+    answer = connect().get(f"https://127.0.0.1:8000{ENTRANCE}")
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "POST", "PUT", "DELETE"])
+def test_access_requires_the_token_for_each_method(connect, method):
+    for path in ("/web/", "/config", "/schema"):
+        assert connect().request(method, path).status_code == 401
+
+
+def test_access_accepts_the_cookie_in_the_navigation_of_a_user(entered):
+    headers = {"sec-fetch-site": "none"}
+    assert entered.get("/web/", headers=headers).status_code == 200
+    assert entered.post("/config", json={}, headers=headers).status_code == 403
+    assert connected(entered, **headers) == 403
 
 
 @pytest.mark.parametrize(

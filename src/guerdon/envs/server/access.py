@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import ipaddress
 from collections.abc import Awaitable, Collection
@@ -31,9 +30,10 @@ class AccessControl:
     resolved it to the server's address; its address and names in `allowed_hosts` do not.
 
     Browsers can't send ``Authorization`` for a page or a WebSocket. The address of the page at
-    `entrance` may have the token instead, ``?token=…``: the answer sets a cookie, which then counts
-    like the header. Browsers send a cookie with each request, whichever page causes it, so that
-    it counts only in requests of the server's own pages.
+    `entrance` may contain the token instead, ``?token=…``: the answer sets a cookie, which is then
+    accepted like the header. Browsers send a cookie with each request, whichever page causes it, so
+    it is accepted only in requests of the server's own pages. They also send it to servers on other
+    ports of the host: it is a digest, from which the token can't be computed.
 
     Args:
         app: The application.
@@ -54,14 +54,15 @@ class AccessControl:
         self._token = token
         self._hosts = {host.lower() for host in allowed_hosts}
         self._entrance = entrance
-        # Browsers send a cookie to all ports: servers with other tokens have others.
-        self._cookie = f"guerdon-{hashlib.sha256((token or '').encode()).hexdigest()[:8]}"
+        self._cookie = hmac.new((token or "").encode(), b"guerdon cookie", "sha256").hexdigest()
+        # Browsers send a cookie to all ports: servers with other tokens have other names.
+        self._cookie_name = f"guerdon-{self._cookie[:8]}"
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Call the application, or reject the request."""
         refusal = None if scope["type"] == "lifespan" else self._refusal(scope)
         if refusal is None:
-            app = self._with_cookie() if self._enters(scope) else self._app
+            app = self._with_cookie(scope) if self._enters(scope) else self._app
             return app(scope, receive, send)
         status, reason = refusal
         return self._reject(scope, receive, send, status=status, reason=reason)
@@ -110,28 +111,31 @@ class AccessControl:
     # The cookie
 
     def _enters(self, scope: Scope) -> bool:
-        """Whether it is a request of the page whose address has the token."""
+        """Return whether the request is for the page, with the token in its address."""
         if scope["type"] != "http" or self._token is None or _path(scope) != self._entrance:
             return False
         return _is_same(HTTPConnection(scope).query_params.get("token", ""), self._token)
 
-    def _with_cookie(self) -> RedirectResponse:
-        """Open the same page, without the token in its address."""
+    def _with_cookie(self, scope: Scope) -> RedirectResponse:
+        """Redirect to the same page without the token in its address, and set the cookie."""
         response = RedirectResponse("./", 303)
-        response.set_cookie(self._cookie, self._token or "", httponly=True, samesite="strict")
+        is_secure = scope["scheme"] == "https"
+        response.set_cookie(
+            self._cookie_name, self._cookie, httponly=True, samesite="strict", secure=is_secure
+        )
         return response
 
     def _has_cookie(self, scope: Scope) -> bool:
         if self._entrance is None or self._token is None:
             return False
-        return _is_same(HTTPConnection(scope).cookies.get(self._cookie, ""), self._token)
+        return _is_same(HTTPConnection(scope).cookies.get(self._cookie_name, ""), self._cookie)
 
     def _is_of_own_page(self, scope: Scope, headers: Headers) -> bool:
-        """Whether a request is of a page of this server: not of another port of the host either."""
+        """Return whether a page of this server, on the same port, sent the request."""
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return False
         origin = headers.get("origin")
-        if origin is None:  # browsers send one with all that has an effect
+        if origin is None:  # browsers send one with each WebSocket, and each POST
             return scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
         is_own = urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
         return is_own or _hostname(origin) in self._hosts

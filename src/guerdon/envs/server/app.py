@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse
 from starlette.routing import BaseRoute, Mount, Route
 
-from guerdon._pages import PAGES, WithHeaders, page_routes
+from guerdon._pages import WithHeaders, page_routes
 from guerdon._validation import check_choice, check_token
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.schema import RewardConfig
@@ -192,8 +192,8 @@ def _web_routes() -> list[BaseRoute]:
     def redirect(request: Request) -> RedirectResponse:
         return RedirectResponse(f".{WEB}/")
 
-    page = page_routes(PAGES, "play.html", module="play.js")
-    return [Route(WEB, redirect), Mount(WEB, routes=page, middleware=[Middleware(WithHeaders)])]
+    page = Mount(WEB, routes=page_routes("play.js"), middleware=[Middleware(WithHeaders)])
+    return [Route(WEB, redirect), page]
 
 
 def _environment_class(

@@ -10,7 +10,6 @@ export class Address extends EventTarget {
   constructor() {
     super();
     this.parameters = new URLSearchParams(location.hash.slice(1));
-    window.addEventListener("popstate", () => this.#read());
     window.addEventListener("hashchange", () => this.#read());
   }
 

@@ -1,10 +1,11 @@
-/** Two rewards on the same rollouts: who moved, and which pairs changed their order. */
+/** Two rewards on the same rollouts: which scores and which pairs changed. */
 
 import { filterKey } from "./address.js";
 import { card, choice, empty, figures, h, replaceContent, tableOf } from "./dom.js";
 import { toggled } from "./filters.js";
 import { histogram, plot, scatter } from "./plots.js";
 import { messagesView, scoreOf, stepsOf } from "./rollout.js";
+import { failureNote } from "./status.js";
 import { Binned, extent, meanOf } from "./table.js";
 import { brief, count, folded, inline, number, signed } from "./text.js";
 import { treeOf, treeView } from "./tree.js";
@@ -139,7 +140,7 @@ export class DiffView extends HTMLElement {
       const [tree, title] = [trees[place], h("h3", {}, ["before", "after"][place])];
       if (!side) return h("section", {}, title, empty("The other file has no row with this id."));
       return h("section", {}, title, scoreOf(side),
-        side.error && h("p.note.is-failed", {}, inline(side.error, 2000)),
+        side.error && failureNote(side.error, side.is_score_valid ? "handled" : "failed"),
         tree ? marked(treeView(tree), tree, trees[1 - place]) : empty("There are no components."));
     });
     const close = () => address.change({ row: null });

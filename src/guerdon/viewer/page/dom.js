@@ -103,7 +103,7 @@ export function card(name, title, aside, ...body) {
 }
 
 /**
- * A table; the columns after the first ones are of numbers.
+ * A table whose first columns are text, and whose others are numbers.
  * @param {string} name Its class.
  * @param {Child[]} titles
  * @param {number} texts How many columns are of text.
@@ -116,7 +116,7 @@ export function tableOf(name, titles, texts, lines) {
 }
 
 /**
- * Figures with their names: a value, and something small beside it.
+ * A list of named values, each with a remark in small text.
  * @param {([name: string, value: Child, about?: string] | null | false)[]} lines Null and false are left out.
  * @returns {HTMLElement}
  */
@@ -126,7 +126,7 @@ export function figures(lines) {
 }
 
 /**
- * Something that scrolls by itself; the keyboard reaches it.
+ * A region that scrolls; the keyboard can focus it.
  * @param {string} name Its class.
  * @param {string} label
  * @param {...Child} content

@@ -1,5 +1,7 @@
 /** An episode that is played, and its record: the row that guerdon's rollout worker would write. */
 
+import { stepsOf } from "./rollout.js";
+
 /** @typedef {Record<string, any>} Data */
 /**
  * @typedef {{action: Data, data: Data | null, agent: string | null, error: string | null}} PlayedStep
@@ -54,6 +56,12 @@ export class Episode {
   failure(place) {
     const { data, error } = this.steps[place];
     return error ?? (data && metadataOf(data).reward_error) ?? null;
+  }
+
+  /** The numbers of each turn, those before the episode included. */
+  get numbers() {
+    const trees = this.steps.map((_, place) => ({ status: this.failure(place) === null ? "scored" : "failed" }));
+    return stepsOf({ _rollout: this.row, step_rewards: this.rewards, trees });
   }
 
   /** @param {Data} action @param {Data | null} data @param {string | null} [error] */

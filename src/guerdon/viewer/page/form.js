@@ -9,7 +9,7 @@ import { inline } from "./text.js";
 /** @typedef {{loc: (string | number)[], msg: string}} Problem */
 
 const MAX_DEPTH = 6; // of objects in objects; deeper ones are typed as JSON
-const LONG = 120; // characters; the most that fit in a field of one line
+const LONG = 255; // characters; the most that fit in a field of one line
 let lastId = 0;
 
 /** A value that is not valid, before it is sent. */
@@ -185,14 +185,13 @@ function textOf(schema, { isRequired }) {
 function jsonOf(schema, { path, isRequired }) {
   const example = { array: "[…]", object: "{…}" }[String(schema.type)] ?? "";
   const box = /** @type {HTMLTextAreaElement} */ (h("textarea.json", { rows: 2, placeholder: `JSON ${example}` }));
-  return { element: box, read: () => (isRequired || box.value.trim() ? parsed(box.value, path) : undefined) };
-}
-
-/** @param {string} text @param {string[]} path */
-export function parsed(text, path) {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new FormError(path, `must be JSON: ${error instanceof Error ? error.message : error}`);
-  }
+  const read = () => {
+    if (!isRequired && !box.value.trim()) return undefined;
+    try {
+      return JSON.parse(box.value);
+    } catch (error) {
+      throw new FormError(path, `must be JSON: ${error instanceof Error ? error.message : error}`);
+    }
+  };
+  return { element: box, read };
 }

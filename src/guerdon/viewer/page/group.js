@@ -1,10 +1,11 @@
 /** The rollouts of one task side by side, and the steps that were taken in the same state. */
 
 import { advantageOf, formulaOf, statisticsOf } from "./advantage.js";
-import { card, empty, h, pager, replaceContent, scrolled, tableOf } from "./dom.js";
+import { card, empty, h, pager, replaceContent, scrolled, shorten, tableOf } from "./dom.js";
 import { signedColor } from "./plots.js";
 import { assistantTurns, barStyle, messageView, scoreOf, stepsOf } from "./rollout.js";
-import { messageText } from "./source.js";
+import { actionText, messageText } from "./source.js";
+import { failureNote } from "./status.js";
 import { brief, count, folded, inline, number, prose, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -109,7 +110,7 @@ export class GroupView extends HTMLElement {
       const nearest = keys
         .map((own, other) => ({ other, size: other === place ? -1 : commonPrefix(own, keys[place]) }))
         .reduce((best, each) => (each.size > best.size ? each : best));
-      const parting = nearest.size > same && h("li.parting", {}, "as ", inline(shown[nearest.other].id, 40),
+      const parting = nearest.size > same && h("li.parting", {}, "same as ", inline(shown[nearest.other].id, 40),
         nearest.size === rollouts[place].length ? " to the end" : " until here");
       const messages = rollouts[place];
       let turn = assistantTurns(messages.slice(0, same)).length;
@@ -123,15 +124,15 @@ export class GroupView extends HTMLElement {
       return h("section.lane", { "aria-label": `rollout ${place + 1}` },
         h("header", {}, h("a", { href: open }, inline(row.id ?? `line ${this.#at[place] + 1}`, 40)), scoreOf(row),
           h("div.strip", { "aria-hidden": "true" }, ...strip)),
-        row.error && h("p.note.is-failed", {}, inline(row.error, 300)),
+        row.error && failureNote(shorten(row.error, 300), row.is_score_valid ? "handled" : "failed"),
         h("ol", {}, ...later));
     });
     const where = known.length < 2 ? "" : same === 0 ? "They differ from the first message on."
-      : `All begin with the same ${same === 1 ? "message" : `${count(same)} messages`}; then they part.`;
+      : `All begin with the same ${same === 1 ? "message" : `${count(same)} messages`}; then they differ.`;
     const some = this.#at.length > LANES && `The first ${LANES} of ${count(this.#at.length)} rollouts are shown. `;
     const first = rollouts[0]?.slice(0, same).map((/** @type {Row} */ each) => h("li", {}, messageView(each)));
     return card("beside-each-other", "Side by side", h("span.muted", {}, some, where),
-      same > 0 && folded("the messages before they part", () => h("ol.messages", {}, ...first)),
+      same > 0 && folded("the messages before they differ", () => h("ol.messages", {}, ...first)),
       scrolled("lanes", "Rollouts, side by side", ...lanes));
   }
 
@@ -207,7 +208,7 @@ export class GroupView extends HTMLElement {
       .map((each, place) => ({ score: each.score, row: place, steps: stepsOf(each) }));
     const title = h("h3", {}, "the advantage of ", inline(row.id, 30), `, step ${step.index}`);
     const without = (/** @type {string} */ text) => h("div.arithmetic", {}, title, h("p.about", {}, text));
-    if (step.advantage === null) return without("It has none: its score isn't valid.");
+    if (step.advantage === null) return without("This step has no advantage: the score of its rollout isn't valid.");
     const size = this.#at.length;
     if (size > ROWS) {
       return without(`Recorded: ${signed(step.advantage)}. The arithmetic is written out for groups of at most ${ROWS} `
@@ -230,7 +231,7 @@ export class GroupView extends HTMLElement {
     const list = rollouts.map((each) => brief(each.score)).join(", ");
     return h("div.arithmetic", {}, title,
       h("p.about", {}, formula.name, omega !== null && `, ω = ${brief(omega)}`,
-        ": found from the recorded numbers, of which it gives each."),
+        ": this formula gives all recorded advantages of the group."),
       h("p.about", {}, `Scores R of the group: ${list}`),
       h("pre.formula", { tabindex: "0", role: "region", "aria-label": "arithmetic" }, lines.join("\n")),
       h("p.about", {}, `Recorded in the file: ${signed(step.advantage)}`));
@@ -267,13 +268,6 @@ function rangeOf(entries) {
   const returns = entries.map(({ step }) => step.return_ ?? 0);
   const [low, high] = [Math.min(...returns), Math.max(...returns)];
   return low === high ? `all return ${brief(low)}` : `returns ${brief(low)} to ${brief(high)}`;
-}
-
-/** @param {Row} message @returns {string} What an assistant did: its calls, or its text. */
-export function actionText(message) {
-  const calls = (message.tool_calls ?? []).map((/** @type {Row} */ call) =>
-    `${call?.function?.name ?? "?"}(${String(call?.function?.arguments ?? "").replace(/^\{|\}$/g, "")})`);
-  return calls.length ? calls.join("; ") : messageText(message);
 }
 
 /** @param {Entry} entry @returns {string} The last message before a step that isn't the assistant's. */

@@ -1,4 +1,4 @@
-/** The keyboard: one key for each thing that is done often. */
+/** Keyboard shortcuts. */
 
 import { h } from "./dom.js";
 

@@ -105,14 +105,16 @@ export class List extends HTMLElement {
     return this.#body.clientHeight - this.#head.offsetHeight;
   }
 
+  /** By how many pixels the rows move for a pixel of scrolling: 1, unless there are very many. */
+  get #speed() {
+    const { rows } = /** @type {Context} */ (this.#context);
+    const [whole, height] = [rows.length * ROW_HEIGHT, this.#height];
+    return whole <= MAX_HEIGHT ? 1 : (whole - height) / (MAX_HEIGHT - height);
+  }
+
   /** The first row in sight, as a fraction. */
   get #top() {
-    const { rows } = /** @type {Context} */ (this.#context);
-    const { scrollTop } = this.#body;
-    const whole = rows.length * ROW_HEIGHT;
-    if (whole <= MAX_HEIGHT) return scrollTop / ROW_HEIGHT;
-    const height = this.#height;
-    return ((scrollTop / (MAX_HEIGHT - height)) * (whole - height)) / ROW_HEIGHT;
+    return (this.#body.scrollTop * this.#speed) / ROW_HEIGHT;
   }
 
   #draw() {
@@ -162,8 +164,8 @@ export class List extends HTMLElement {
     const known = this.#known.get(row);
     line.style.transform = `translateY(${top}px)`;
     line.classList.toggle("current", place === this.#current);
-    const state = `${row} ${known !== undefined}`;
-    if (line.getAttribute("data-state") === state && line.getAttribute("data-place") === String(place)) return;
+    const state = `${place} ${row} ${known !== undefined}`;
+    if (line.getAttribute("data-state") === state) return;
     line.setAttribute("data-state", state);
     line.setAttribute("data-place", String(place));
     line.setAttribute("id", `row-${place}`);
@@ -196,14 +198,10 @@ export class List extends HTMLElement {
 
   /** @param {number} place */
   #reveal(place) {
-    const { rows } = /** @type {Context} */ (this.#context);
-    const room = this.#height;
-    const whole = rows.length * ROW_HEIGHT;
-    const first = this.#top * ROW_HEIGHT;
+    const [room, first] = [this.#height, this.#top * ROW_HEIGHT];
     const [top, bottom] = [place * ROW_HEIGHT, (place + 1) * ROW_HEIGHT];
     const wanted = top < first ? top : bottom > first + room ? bottom - room : first;
-    const height = Math.min(whole, MAX_HEIGHT);
-    this.#body.scrollTop = whole <= MAX_HEIGHT ? wanted : (wanted / (whole - room)) * (height - room);
+    this.#body.scrollTop = wanted / this.#speed;
   }
 
   /** @param {number} [place] Opens the row at a place; by default the current one. */

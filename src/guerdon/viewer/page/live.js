@@ -2,8 +2,9 @@
 
 import { card, h, replaceContent } from "./dom.js";
 import { curves, plot, styleOf } from "./plots.js";
+import { request } from "./source.js";
+import { statusNote } from "./status.js";
 import { brief, count } from "./text.js";
-import { asked } from "./weights.js";
 
 /** @typedef {{at: number, sessions: number, steps: number, seconds: number, failures: number}} Sample */
 /** @typedef {{title: string, of: (sample: Sample, before: Sample) => number, text: (value: number) => string,
@@ -39,10 +40,10 @@ export class Live extends HTMLElement {
   /** @type {Sample[]} */ #samples = [];
   #timer = 0;
   #parts = CHARTS.map((chart) => ({ chart, picture: plot("chart"), last: h("span.last") }));
-  #note = h("p.note.is-failed", { role: "status", hidden: true });
+  #status = statusNote();
 
   connectedCallback() {
-    this.replaceChildren(this.#note,
+    this.replaceChildren(this.#status,
       h("div.curves", {}, ...this.#parts.map(({ chart, picture, last }) => card("chart-card", chart.title, last, picture))));
     this.#timer = setInterval(() => document.hidden || this.#sample(), EVERY);
     this.#sample();
@@ -53,19 +54,15 @@ export class Live extends HTMLElement {
   }
 
   async #sample() {
-    try {
-      const metrics = metricsOf(await asked("metrics"));
+    await this.#status.guard(async () => {
+      const metrics = metricsOf(await (await request("../metrics")).text());
       const sum = (/** @type {string} */ name) => metrics.get(`guerdon_${name}`) ?? 0;
       this.#samples.push({
         at: performance.now() / 1000, sessions: sum("sessions"), failures: sum("failures_total"),
         steps: sum("step_seconds_count"), seconds: sum("step_seconds_sum"),
       });
       this.#samples.splice(0, this.#samples.length - KEPT);
-      this.#note.hidden = true;
-    } catch (error) {
-      replaceContent(this.#note, `The metrics can't be read: ${/** @type {Error} */ (error).message}`);
-      this.#note.hidden = false;
-    }
+    }, "no metrics");
     for (const { chart, picture, last } of this.#parts) {
       const value = this.#values(chart).at(-1) ?? NaN;
       replaceContent(last, Number.isNaN(value) ? "–" : chart.text(value));

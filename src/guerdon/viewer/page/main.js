@@ -23,7 +23,8 @@ import { ArenaView, TrainingView } from "./training.js";
  * @property {Int32Array} rows The rows that the filters keep, in order.
  * @property {Address} address
  */
-/** @typedef {HTMLElement & {show: (context: Context) => unknown, move?: (step: number) => void}} View */
+/** @typedef {HTMLElement & {show: (context: Context) => unknown, move?: (step: number) => void,
+ *   open?: () => void}} View */
 
 /** The views of each kind of file; the first is the one to begin with. */
 const VIEWS = /** @type {Record<string, string[]>} */ ({
@@ -208,16 +209,13 @@ export class App extends HTMLElement {
   }
 
   #shortcuts() {
-    const move = (/** @type {number} */ step) => () => {
-      const view = this.#view === "overview" ? this.#below : this.#views[this.#view];
-      view.move?.(step);
-    };
+    const move = (/** @type {number} */ step) => () => this.#moved.move?.(step);
     const views = ["overview", "list", "rollout", "group", "diff"].map((view) => (
       { key: view[0], about: view, run: () => this.#address.change({ view, step: null }) }));
     return [
       { key: "j", about: "next row, or next group", run: move(1) },
       { key: "k", about: "previous row, or previous group", run: move(-1) },
-      { key: "Enter", about: "open the row", run: () => this.#openRow() },
+      { key: "Enter", about: "open the row", run: () => this.#moved.open?.() },
       { key: "/", about: "search", run: () => this.#search.focus() },
       ...views,
       { key: "t", about: "change the theme", run: () => this.#theme.click() },
@@ -225,9 +223,9 @@ export class App extends HTMLElement {
     ];
   }
 
-  #openRow() {
-    const list = this.#view === "overview" ? this.#below : this.#views[this.#view];
-    if (list instanceof List) list.open();
+  /** What the keys act on. */
+  get #moved() {
+    return this.#view === "overview" ? this.#below : this.#views[this.#view];
   }
 
   #leave() {
@@ -236,3 +234,4 @@ export class App extends HTMLElement {
   }
 }
 customElements.define("g-app", App);
+document.body.append(new App());

@@ -2,8 +2,8 @@
 
 import { h, scrolled } from "./dom.js";
 import { isConversation, outcomeMessage, outcomesOf } from "./episode.js";
-import { FOLD_LINES, imageView, messageView } from "./rollout.js";
-import { asText, code, folded, inline, prose } from "./text.js";
+import { imageView, messageView } from "./rollout.js";
+import { asText, code, inline, prose } from "./text.js";
 
 /** @typedef {import("./episode.js").Data} Data */
 
@@ -14,38 +14,31 @@ const LEAST_IMAGE = 12; // pixels; smaller arrays are tables
 const MAGIC = { iVBORw0KGgo: "png", "/9j/": "jpeg", R0lGOD: "gif", UklGR: "webp" };
 
 /**
- * The fields of an observation or an action.
+ * The fields of an observation.
  * @param {Data} content
- * @param {boolean} [isBrief] Whether JSON of many lines is folded.
  * @returns {HTMLElement}
  */
-export function fieldsView(content, isBrief = false) {
-  if (isConversation(content.messages)) return h("div", {}, ...content.messages.map((/** @type {Data} */ each) => messageOf(each)));
+export function fieldsView(content) {
+  const { messages } = content;
+  if (isConversation(messages)) return h("div", {}, ...messages.map((/** @type {Data} */ each) => messageView(each)));
   const outcomes = outcomesOf(content);
   if (outcomes.length) {
-    return h("div", {}, ...outcomes.map((each) => messageOf(outcomeMessage(each), each.tool_name)));
+    return h("div", {}, ...outcomes.map((each) => messageView(outcomeMessage(each), each.tool_name)));
   }
   const isEmpty = (/** @type {any} */ value) => value === null || value === "" || (typeof value === "object" && !Object.keys(value).length);
   const fields = Object.entries(content).filter(([, value]) => !isEmpty(value));
   if (!fields.length) return h("p.muted", {}, "nothing");
-  if (fields.length === 1 && typeof fields[0][1] === "string") return valueView(fields[0][1], isBrief);
+  if (fields.length === 1 && typeof fields[0][1] === "string") return valueView(fields[0][1]);
   return h("dl.content", {}, ...fields.flatMap(([name, value]) =>
-    [h("dt", {}, inline(name, 60)), h("dd", {}, valueView(value, isBrief))]));
+    [h("dt", {}, inline(name, 60)), h("dd", {}, valueView(value))]));
 }
 
-/** @param {Data} message @param {string} [tool] */
-function messageOf(message, tool) {
-  const view = messageView(message, tool);
-  if (message.is_error) view.querySelector(".prose")?.classList.add("is-failed");
-  return view;
-}
-
-/** @param {unknown} value @param {boolean} isBrief @returns {HTMLElement} */
-function valueView(value, isBrief) {
+/** @param {unknown} value @returns {HTMLElement} */
+function valueView(value) {
   if (typeof value === "string") return imageOf(value) ?? prose(value);
   if (typeof value !== "object" || value === null) return h("span", {}, inline(value));
   const image = Array.isArray(value) ? pixelsOf(value) : imageOf(Object(value).png ?? Object(value).data);
-  return image ?? tableView(value) ?? mappingView(value) ?? jsonView(value, isBrief);
+  return image ?? tableView(value) ?? mappingView(value) ?? code(JSON.stringify(value, null, 2).slice(0, MAX_JSON));
 }
 
 /** @param {object} value @returns {HTMLElement | null} A list or a mapping of short values, or a mapping of texts. */
@@ -58,13 +51,6 @@ function mappingView(value) {
   }
   const isText = !Array.isArray(value) && entries.every(([, each]) => typeof each !== "object");
   return isText ? fieldsView(value) : null;
-}
-
-/** @param {unknown} value @param {boolean} isBrief */
-function jsonView(value, isBrief) {
-  const text = JSON.stringify(value, null, 2);
-  const block = () => code(text.length > MAX_JSON ? `${text.slice(0, MAX_JSON)}…` : text);
-  return isBrief && text.split("\n").length > FOLD_LINES ? folded(inline(value, 60), block) : block();
 }
 
 /** @param {unknown} text @returns {HTMLElement | null} An image in Base64, or by its data URL. */

@@ -105,7 +105,7 @@ export class Overview extends HTMLElement {
     const failed = mean ? rows.length - mean.count : 0;
     const share = (/** @type {number} */ part) =>
       rows.length ? `${((100 * part) / rows.length).toFixed(1)} %` : "–";
-    const { without_rollout: without = 0, duplicates = 0 } = table.info;
+    const { without_rollout: without = 0, duplicates = 0, duplicate_rollouts: doubled = 0 } = table.info;
     replaceContent(this.#parts.figures.body,
       figures([
         ["rows", count(rows.length), `of ${count(table.rows)}`],
@@ -113,12 +113,13 @@ export class Overview extends HTMLElement {
         mean && ["scored 0", count(mean.zeros), share(mean.zeros)],
         ["failed", h(failed ? "span.is-failed" : "span", {}, count(failed)), share(failed)],
         without > 0 && ["without rollout", count(without), "in the file"],
-        duplicates > 0 && ["ids given twice", count(duplicates), "in the file"]]),
+        duplicates > 0 && ["ids given twice", count(duplicates), "in the file"],
+        doubled > 0 && ["ids given twice", count(doubled), "in the rollouts"]]),
       this.#meters(context, "failure", "failed with"),
       this.#meters(context, "stopped_by", "stopped by"));
   }
 
-  /** @param {Context} context @param {string} name A column that says why rows have no score. @param {string} title */
+  /** @param {Context} context @param {string} name A column with the reasons why rows have no score. @param {string} title */
   #meters({ table, rows, address }, name, title) {
     if (!table.has(name)) return null;
     const values = table.values(name);

@@ -4,10 +4,11 @@ import { h, replaceContent } from "./dom.js";
 import { listenToKeys } from "./keys.js";
 import { Live } from "./live.js";
 import { Player } from "./player.js";
+import { requestJson } from "./source.js";
 import { statusNote } from "./status.js";
 import { inline } from "./text.js";
 import { themeButton } from "./theme.js";
-import { Weights, asked } from "./weights.js";
+import { Weights } from "./weights.js";
 
 const TABS = /** @type {Record<string, string>} */ ({ play: "Play", reward: "Reward", server: "Server" });
 
@@ -23,7 +24,7 @@ export class Play extends HTMLElement {
     const theme = themeButton();
     this.append(this.#status);
     await this.#status.guard(async () => {
-      const [{ name }, { action }] = await Promise.all([asked("metadata"), asked("schema")]);
+      const [{ name }, { action }] = await Promise.all([requestJson("../metadata"), requestJson("../schema")]);
       document.title = `${name} – guerdon`;
       const player = new Player(action, this.#status);
       const help = listenToKeys(this.#shortcuts(player, theme));
@@ -63,3 +64,4 @@ export class Play extends HTMLElement {
   }
 }
 customElements.define("g-play", Play);
+document.body.append(new Play());

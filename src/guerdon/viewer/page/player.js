@@ -2,17 +2,28 @@
 
 import { card, choice, empty, h, replaceContent } from "./dom.js";
 import { Episode, contentOf, metadataOf } from "./episode.js";
-import { FormError, fieldsOf, parsed, resolved, sendForm } from "./form.js";
+import { FormError, fieldsOf, resolved, sendForm } from "./form.js";
 import { fieldsView } from "./observation.js";
-import { messageView, numbersView } from "./rollout.js";
+import { greatest, markStep, messagesView, numbersView } from "./rollout.js";
 import { AnswerError, Session } from "./session.js";
+import { failureNote } from "./status.js";
 import { code, count, folded, inline, number } from "./text.js";
 import { treeView } from "./tree.js";
 
 /** @typedef {import("./form.js").Schema} Schema */
 /** @typedef {{name: string, about?: string, schema: Schema, action: (fields: any) => any}} Kind A kind of action. */
 
-/** A session with the environment, and its present episode. */
+/** @type {Schema} Of the form of a reset; `arguments` are further ones of the environment. */
+const RESET = {
+  type: "object",
+  properties: {
+    seed: { type: "integer", minimum: 0, description: "random by default" },
+    episode_id: { type: "string", maxLength: 255, description: "random by default" },
+    arguments: { type: "object", description: "of the environment's reset" },
+  },
+};
+
+/** A session with the environment, and its current episode. */
 export class Player extends HTMLElement {
   /** @type {Schema} */ #schema;
   /** @type {import("./status.js").Status} */ #status;
@@ -22,8 +33,8 @@ export class Player extends HTMLElement {
   /** @type {Kind[]} */ #kinds = [];
   #chosen = ""; // the name of the kind of action that was chosen last
   /** @type {import("./form.js").Control | null} */ #fields = null;
+  #resetFields = fieldsOf(RESET);
   #isBusy = false;
-  /** @type {HTMLElement[]} */ #besides = [];
   /** The state of the connection, for the bar. */
   connection = h("div.connection", { role: "status" });
   #summary = h("span.controls");
@@ -32,7 +43,7 @@ export class Player extends HTMLElement {
   #resetForm = /** @type {HTMLFormElement} */ (h("form.reset", { novalidate: true }));
   #tree = h("div.body");
   #downloadButton = h("button", { onclick: () => this.#download() }, "Download as a rollout");
-  #transcript = h("ol.messages");
+  #transcript = h("div.body");
 
   /** @param {Schema} schema Of actions. @param {import("./status.js").Status} status Shows failures. */
   constructor(schema, status) {
@@ -49,15 +60,7 @@ export class Player extends HTMLElement {
 
   connectedCallback() {
     if (this.childElementCount) return;
-    const field = (/** @type {string} */ tag, /** @type {string} */ name, /** @type {Record<string, any>} */ more) =>
-      h("div.field", { "data-path": JSON.stringify([name]) }, h("label", { for: name }, name.replace("_", " ")),
-        h(tag, { id: name, autocomplete: "off", ...more }), h("p.error", { role: "alert" }));
-    this.#resetForm.append(
-      h("div.pair", {},
-        field("input", "seed", { type: "number", min: 0, step: 1, placeholder: "random" }),
-        field("input", "episode_id", { maxlength: 255, placeholder: "random" })),
-      folded("further arguments", () => field("textarea", "arguments", { rows: 2, placeholder: '{"split": "train"}' })),
-      h("button.primary", { type: "submit" }, "Reset"));
+    this.#resetForm.append(this.#resetFields.element, h("button.primary", { type: "submit" }, "Reset"));
     this.append(
       card("now", "Observation", this.#summary, this.#now),
       h("aside.side", { "aria-label": "Action and reward" },
@@ -101,19 +104,14 @@ export class Player extends HTMLElement {
   // Playing ----------------------------------------------------------------------------------------
 
   async #reset() {
-    const value = (/** @type {string} */ id) =>
-      /** @type {HTMLInputElement | null} */ (this.#resetForm.querySelector(`#${id}`))?.value.trim() ?? "";
-    const more = value("arguments") ? parsed(value("arguments"), ["arguments"]) : {};
-    if (typeof more !== "object" || more === null || Array.isArray(more)) throw new FormError(["arguments"], "must be a JSON object");
-    const seed = value("seed") === "" ? null : Number(value("seed"));
-    const id = value("episode_id") || randomId();
-    const first = await this.#session.ask("reset", { ...more, ...(seed === null ? {} : { seed }), episode_id: id });
+    const { arguments: more = {}, episode_id: id = randomId(), seed } = this.#resetFields.read();
+    if (Object(more) !== more || Array.isArray(more)) throw new FormError(["arguments"], "must be a JSON object");
+    const first = await this.#session.ask("reset", { ...more, seed, episode_id: id });
     const tools = await this.#tools();
-    this.#episode = new Episode(first, { seed, id });
+    this.#episode = new Episode(first, { seed: seed ?? null, id });
     this.#selected = -1;
-    this.#besides = [];
-    replaceContent(this.#transcript, entry("reset", fieldsView(contentOf(first), true)));
     this.#showKinds(tools);
+    this.#showTranscript();
     this.#showEpisode();
   }
 
@@ -130,7 +128,7 @@ export class Player extends HTMLElement {
     }
     if (!episode.hasEnded) this.#showKinds(await this.#tools());
     this.#selected = episode.steps.length - 1;
-    this.#addStep(this.#selected);
+    this.#showTranscript();
     this.#showEpisode();
   }
 
@@ -188,23 +186,12 @@ export class Player extends HTMLElement {
 
   // Showing ----------------------------------------------------------------------------------------
 
-  /** @param {number} place */
-  #addStep(place) {
-    const episode = /** @type {Episode} */ (this.#episode);
-    const { action, data, error } = episode.steps[place];
-    const beside = h("button.beside", {
-      "data-step": place, title: "Show the observation and the rubrics of this step",
-      onclick: () => {
-        this.#selected = place;
-        this.#showEpisode();
-      },
-    });
-    this.#besides.push(beside);
-    const calls = episode.messages.filter(({ role }) => role === "assistant").at(-1)?.tool_calls;
-    const message = { role: "assistant", content: null, tool_calls: calls };
-    this.#transcript.append(
-      h("li.turn", {}, calls ? messageView(message) : article("assistant", "action", fieldsView(action, true)), beside),
-      error === null && data ? entry(`step ${place}`, fieldsView(contentOf(data), true)) : entry("failed", failureView(error ?? "")));
+  #showTranscript() {
+    const { messages, numbers, firstTurn } = /** @type {Episode} */ (this.#episode);
+    replaceContent(this.#transcript, messagesView(messages, numbers, (turn) => {
+      this.#selected = Math.max(turn - firstTurn, -1);
+      this.#showEpisode();
+    }));
   }
 
   #showEpisode() {
@@ -213,34 +200,25 @@ export class Player extends HTMLElement {
     replaceContent(this.#summary, episode && summaryOf(episode, this.#selected));
     const { reward_tree: _, reward_error: __, ...metadata } = data ? metadataOf(data) : {};
     const error = episode && this.#selected >= 0 ? episode.steps[this.#selected].error : null;
-    replaceContent(this.#now, error !== null && failureView(error), ...(data ? [
+    replaceContent(this.#now, error !== null && failureNote(error), ...(data ? [
       fieldsView(contentOf(data)),
       Object.keys(metadata).length > 0 && folded("metadata", () => code(JSON.stringify(metadata, null, 2))),
     ] : [!episode && empty("Reset to begin an episode.")]));
-    this.#besides.forEach((beside, place) => {
-      beside.classList.toggle("current", place === this.#selected);
-      beside.setAttribute("aria-pressed", String(place === this.#selected));
-      replaceContent(beside, h("span.step-name", {}, `step ${place}`), this.#numbers(place));
-    });
+    markStep(this.#transcript, (episode?.firstTurn ?? 0) + this.#selected);
     this.#showReward();
     this.#showConnection();
   }
 
-  /** @param {number} place */
-  #numbers(place) {
-    const episode = /** @type {Episode} */ (this.#episode);
-    const most = Math.max(1e-9, ...episode.rewards.map((each) => Math.abs(each ?? 0)));
-    return numbersView({ index: place, reward: episode.rewards[place], advantage: null, return_: null, anchor: null, reason: null,
-      isFailed: episode.failure(place) !== null }, most);
-  }
-
   #showReward() {
-    const step = this.#episode?.steps[this.#selected];
-    const failure = step && this.#episode?.failure(this.#selected);
-    const tree = step?.data && metadataOf(step.data).reward_tree;
-    replaceContent(this.#tree, ...(tree ? [treeView(tree)] : step ? [
-      this.#numbers(this.#selected), failure ? failureView(failure) : h("p.about", {}, "The server has sent no tree of rubrics."),
-    ] : [empty("The reward of a step is shown after it.")]));
+    const episode = this.#episode;
+    const step = episode?.steps[this.#selected];
+    if (!episode || !step) return replaceContent(this.#tree, empty("The reward of a step is shown after it."));
+    const [failure, { numbers }] = [episode.failure(this.#selected), episode];
+    const tree = step.data && metadataOf(step.data).reward_tree;
+    replaceContent(this.#tree, ...(tree ? [treeView(tree)] : [
+      numbersView(numbers[episode.firstTurn + this.#selected], greatest(numbers)),
+      failure ? failureNote(failure) : h("p.about", {}, "The server has sent no tree of rubrics."),
+    ]));
   }
 
   #showConnection() {
@@ -258,22 +236,6 @@ export class Player extends HTMLElement {
   }
 }
 customElements.define("g-player", Player);
-
-/** @param {string} role @param {string} title @param {HTMLElement} content */
-function article(role, title, content) {
-  return h(`article.message.${role}`, {}, h("header", {}, h("span.role", {}, title)), content);
-}
-
-/** @param {string} title @param {HTMLElement} content @returns {HTMLElement} What the environment has answered. */
-function entry(title, content) {
-  const isSpoken = content.querySelector(".message") !== null;
-  return h("li", {}, isSpoken ? content : article("user", title, content));
-}
-
-/** @param {string} error */
-function failureView(error) {
-  return h("p.note.is-failed", {}, h("b", {}, "failed: "), inline(error, 4000));
-}
 
 /** @param {Episode} episode @param {number} selected @returns {HTMLElement} */
 function summaryOf(episode, selected) {

@@ -310,13 +310,12 @@ function brush(picture, box, done) {
 /**
  * @typedef {{name: string, color: string, dash?: string, x: ArrayLike<number>, y: ArrayLike<number>,
  *   low?: ArrayLike<number>, high?: ArrayLike<number>, isStepped?: boolean}} Curve With a band between
- *   `low` and `high`; `isStepped`: a value holds until the next one.
+ *   `low` and `high`; `isStepped`: a value applies until the next one.
  * @typedef {{at: number, title: string, sign?: string}} Mark `sign`: shown where there is no room for
  *   the title.
  */
 
-// The colours are those of Okabe and Ito, which the colour-blind can tell apart; the dashes make that
-// colour is not the only difference.
+// The colours of Okabe and Ito can be distinguished by the colour-blind; dashes are a second difference.
 export const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2", "1 2"];
 

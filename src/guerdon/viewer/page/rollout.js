@@ -3,6 +3,7 @@
 import { empty, h, pager, replaceContent, scrolled } from "./dom.js";
 import { gauge, signedColor } from "./plots.js";
 import { messageText } from "./source.js";
+import { failureNote } from "./status.js";
 import { treeOf, treeView } from "./tree.js";
 import { asText, code, count, folded, inline, laidOut, number, prose, signed } from "./text.js";
 
@@ -12,7 +13,7 @@ import { asText, code, count, folded, inline, laidOut, number, prose, signed } f
 
 const IMAGE = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+$/;
 const MAX_IMAGE = 8_000_000; // characters
-export const FOLD_LINES = 14;
+const FOLD_LINES = 14;
 const MAX_FACT = 80; // characters of a column of the task that is shown above the messages
 
 /**
@@ -28,20 +29,23 @@ const MAX_FACT = 80; // characters of a column of the task that is shown above t
 export function stepsOf(row) {
   const first = row._rollout?.first_turn ?? row.steps?.[0]?.step_index ?? 0;
   const rewards = row.step_rewards ?? [];
+  const trees = row.trees ?? [];
   const given = new Map((row.steps ?? []).map((/** @type {Row} */ each) => [each.step_index, each]));
   const turns = assistantTurns(row._rollout?.messages ?? []).length;
   const [, failed = -1] = /^step (\d+):/.exec(row.is_score_valid ? "" : row.error ?? "") ?? [];
   const size = Math.max(turns, first + rewards.length, ...[...given.keys()].map((index) => index + 1), 0);
   return Array.from({ length: size }, (_, index) => {
     const step = given.get(index) ?? {};
+    const reward = rewards[index - first] ?? step.base_reward ?? null;
     return {
       index,
-      reward: rewards[index - first] ?? step.base_reward ?? null,
+      reward,
       advantage: step.advantage ?? null,
       return_: step.return_to_go ?? null,
       anchor: step.anchor ?? null,
       reason: step.reason ?? null,
-      isFailed: index === Number(failed) || row.trees?.[index - first]?.status === "failed",
+      // A failure that the rubric handled has a reward.
+      isFailed: reward === null && (index === Number(failed) || trees[index - first]?.status === "failed"),
     };
   });
 }
@@ -103,8 +107,7 @@ export class RolloutView extends HTMLElement {
     const size = row._too_large ?? row._rollout?._too_large;
     const notes = [
       size && h("p.note", {}, `This row has ${count(size)} bytes, which is more than is shown.`),
-      row.error && h("p.note.is-failed", {},
-        h("b", {}, row.is_score_valid ? "handled: " : "failed: "), inline(row.error, 4000)),
+      row.error && failureNote(row.error, row.is_score_valid ? "handled" : "failed"),
       row.reason && h("p.note", {}, inline(row.reason, 4000)),
       row._unreadable && code(row._unreadable),
       ...(row.notes ?? []).map((/** @type {string} */ each) => h("p.note", {}, inline(each, 1000))),
@@ -150,11 +153,7 @@ export class RolloutView extends HTMLElement {
     const row = /** @type {Row} */ (this.#row);
     const steps = stepsOf(row);
     const index = this.#context?.address.integer("step") ?? steps.length - 1;
-    for (const each of this.querySelectorAll("[data-step]")) {
-      const isCurrent = each.getAttribute("data-step") === String(index);
-      each.classList.toggle("current", isCurrent);
-      if (each.tagName === "BUTTON") each.setAttribute("aria-pressed", String(isCurrent));
-    }
+    markStep(this, index);
     const side = this.querySelector(".sticky");
     if (!side) return;
     const first = row._rollout?.first_turn ?? 0;
@@ -181,6 +180,15 @@ export class RolloutView extends HTMLElement {
   }
 }
 customElements.define("g-rollout", RolloutView);
+
+/** @param {Element} view @param {number} index The step that is shown beside the messages. */
+export function markStep(view, index) {
+  for (const each of view.querySelectorAll("[data-step]")) {
+    const isCurrent = each.getAttribute("data-step") === String(index);
+    each.classList.toggle("current", isCurrent);
+    if (each.tagName === "BUTTON") each.setAttribute("aria-pressed", String(isCurrent));
+  }
+}
 
 /** @param {Row} row @returns {HTMLElement} */
 export function scoreOf(row) {
@@ -264,12 +272,17 @@ function contentView(message, role) {
   const images = parts.filter((part) => part?.type !== "text").map(partView);
   const text = messageText(message);
   if (!text) return images;
-  const shown = laidOut(text) ?? text;
+  const json = laidOut(text);
+  const shown = json ?? text;
   const lines = shown.split("\n").length;
-  const isFolded = role !== "assistant" && role !== "user" && (lines > FOLD_LINES || shown.length > 1200);
-  if (!isFolded) return [prose(text), ...images];
-  const title = [h("span.muted", {}, `${count(lines)} lines `), inline(text, 100)];
-  return [folded(title, () => prose(text)), ...images];
+  const isRead = role === "assistant" || (role === "user" && json === null);
+  const content = () => {
+    const view = prose(text);
+    if (message.is_error) view.classList.add("is-failed");
+    return view;
+  };
+  if (isRead || (lines <= FOLD_LINES && shown.length <= 1200)) return [content(), ...images];
+  return [folded([h("span.muted", {}, `${count(lines)} lines `), inline(text, 100)], content), ...images];
 }
 
 /**
@@ -304,7 +317,7 @@ function callView(call) {
   return h("div.call", {}, folded(title, () => h("div", {}, ...argumentsView(text)), isOpen));
 }
 
-/** @param {string} text The arguments, mostly JSON. @returns {HTMLElement[]} Text of several lines as it is. */
+/** @param {string} text The arguments, mostly JSON. @returns {HTMLElement[]} Those with several lines are shown as text. */
 function argumentsView(text) {
   const shown = laidOut(text);
   if (shown === null) return [code(text)];

@@ -4,7 +4,7 @@
 
 const WAIT = 600_000; // milliseconds; the server has its own, shorter limits
 
-/** What the server answered in place of a result. */
+/** An error that the server answered. */
 export class AnswerError extends Error {
   /** @param {{message: string, code?: string, errors?: import("./form.js").Problem[]}} data */
   constructor({ message, code = "", errors = [] }) {

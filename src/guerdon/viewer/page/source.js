@@ -2,8 +2,8 @@
 
 /**
  * @typedef {{name: string, type: "number" | "category" | "text", values?: string[]}} ColumnInfo
- * @typedef {{index: number, name: string, kind: string, rows: number, bytes: number,
- *   complete: boolean, version?: string, without_rollout?: number, duplicates?: number, note?: string,
+ * @typedef {{index: number, name: string, kind: string, rows: number, complete: boolean,
+ *   version?: string, without_rollout?: number, duplicates?: number, duplicate_rollouts?: number, note?: string,
  *   columns: ColumnInfo[]}} FileInfo
  * @typedef {Record<string, any>} Row
  * @typedef {Map<string, Float64Array | Int32Array>} Arrays
@@ -20,9 +20,12 @@
  * @property {(file: number, text: string) => Promise<{rows: Int32Array, isCut: boolean}>} search
  * @property {(file: number, by: string) => Promise<Int32Array>} order
  * @property {(file: number, other: number) => Promise<Int32Array>} join
- * @property {(versions: (string | undefined)[]) => Promise<(string | undefined)[]>} changes The version of each file, once one
- *   is another than the argument says, or after some seconds.
+ * @property {(versions: (string | undefined)[]) => Promise<(string | undefined)[]>} changes The version
+ *   of each file, as soon as one differs from the argument, or after some seconds.
  */
+
+/** Keys whose values aren't text of a person or a model. */
+const NOT_SEARCHED = new Set(["role", "type", "fingerprint", "sandbox"]);
 
 /** @param {ArraysHeader} header @param {ArrayBuffer} buffer @param {number} start @returns {Arrays} */
 function arraysOf(header, buffer, start) {
@@ -37,6 +40,26 @@ function headerOf(buffer) {
   return { header, start: Math.ceil((4 + length) / 8) * 8 };
 }
 
+/**
+ * The answer of the server to a request.
+ * @param {string} path Relative to the page, as the server may be mounted.
+ * @param {RequestInit} [options]
+ * @returns {Promise<Response>}
+ */
+export async function request(path, options = {}) {
+  const response = await fetch(path, { ...options, signal: AbortSignal.timeout(60_000) })
+    .catch(() => { throw new Error("the server doesn't answer"); });
+  if (response.ok) return response;
+  const { error, detail } = await response.json().catch(() => ({}));
+  const problems = [error ?? detail ?? `the server answered ${response.status}`].flat();
+  throw new Error(problems.map((each) => each.message ?? each.msg ?? String(each)).join("; "));
+}
+
+/** @param {string} path */
+export async function requestJson(path) {
+  return (await request(path)).json();
+}
+
 /** The data of the server that served this page. @implements {Source} */
 export class HttpSource {
   isLive = true;
@@ -46,19 +69,15 @@ export class HttpSource {
    * @param {Record<string, string | number | string[]>} [query] A list repeats its parameter.
    * @returns {Promise<Response>}
    */
-  async #get(path, query = {}) {
+  #get(path, query = {}) {
     const pairs = Object.entries(query).flatMap(([key, values]) =>
       [values].flat().map((value) => [key, String(value)]));
     const search = new URLSearchParams(pairs);
-    const response = await fetch(`api/${path}?${search}`, { signal: AbortSignal.timeout(60_000) })
-      .catch(() => { throw new Error("the server doesn't answer"); });
-    if (response.ok) return response;
-    const answer = await response.json().catch(() => ({}));
-    throw new Error(answer.error ?? answer.detail ?? `the server answered ${response.status}`);
+    return request(`api/${path}?${search}`);
   }
 
   async files() {
-    return (await (await this.#get("files")).json()).files;
+    return (await requestJson("api/files")).files;
   }
 
   /** @param {number} file @param {string[]} names */
@@ -156,14 +175,8 @@ export class EmbeddedSource {
 
   /** @param {number} file @param {string} text */
   async search(file, text) {
-    const wanted = JSON.stringify(text.toLowerCase()).slice(1, -1);
-    /** @type {number[]} */
-    const found = [];
-    this.#rows(file).forEach((row, place) => {
-      const { messages = [] } = row._rollout ?? {};
-      const parts = [row.id, row.error, row.reason, row.steps, messages.map(messageText)];
-      if (JSON.stringify(parts).toLowerCase().includes(wanted)) found.push(place);
-    });
+    const wanted = text.toLowerCase();
+    const found = this.#rows(file).flatMap((row, place) => (contains(row, wanted) ? [place] : []));
     return { rows: Int32Array.from(found), isCut: false };
   }
 
@@ -228,5 +241,18 @@ export function messageText({ content }) {
 function lastText(row) {
   const messages = row._rollout?.messages ?? [];
   const last = messages.findLast((/** @type {Row} */ each) => each.role === "assistant");
-  return last ? messageText(last).slice(0, 200) : row.reason ?? "";
+  return last ? (messageText(last) || actionText(last)).slice(0, 200) : row.reason ?? "";
+}
+
+/** @param {Row} message @returns {string} What an assistant did: its calls, or its text. */
+export function actionText(message) {
+  const calls = (message.tool_calls ?? []).map((/** @type {Row} */ call) =>
+    `${call?.function?.name ?? "?"}(${String(call?.function?.arguments ?? "").replace(/^\{|\}$/g, "")})`);
+  return calls.length ? calls.join("; ") : messageText(message);
+}
+
+/** @param {any} value @param {string} text In lower case. @returns {boolean} As the search of the server. */
+function contains(value, text) {
+  if (typeof value === "string" || Number.isInteger(value)) return String(value).toLowerCase().includes(text);
+  return Object.entries(Object(value)).some(([name, each]) => !NOT_SEARCHED.has(name) && contains(each, text));
 }

@@ -121,7 +121,9 @@ export class Table {
       return isReversed ? order.slice().reverse() : order;
     }
     await this.load([name]);
-    const keys = type === "number" ? this.numbers(name) : this.#ranksOfRows(name);
+    const ranks = this.ranks(name);
+    const keys = type === "number" ? this.numbers(name)
+      : Float64Array.from(this.codes(name), (code) => ranks[code] ?? NaN);
     const sign = isReversed ? -1 : 1;
     const present = this.all.filter((row) => keys[row] === keys[row]);
     present.sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
@@ -141,12 +143,6 @@ export class Table {
       places.forEach((code, place) => (ranks[code] = place));
       return ranks;
     });
-  }
-
-  /** @param {string} name @returns {Float64Array} The place of each row's value among the sorted values. */
-  #ranksOfRows(name) {
-    const ranks = this.ranks(name);
-    return Float64Array.from(this.codes(name), (code) => (code < 0 ? NaN : ranks[code]));
   }
 }
 

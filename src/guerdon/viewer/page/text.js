@@ -120,7 +120,8 @@ export function laidOut(text) {
   if ((start !== "{" && start !== "[") || text.length > 200_000) return null;
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
-  } catch { return null;
+  } catch {
+    return null;
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { card, choice, h, replaceContent, scrolled, shorten, tableOf } from "./dom.js";
 import { curves, lineOf, plot, styleOf } from "./plots.js";
+import { failureNote } from "./status.js";
 import { extent, meansBy } from "./table.js";
 import { asText, brief, count, inline, number } from "./text.js";
 
@@ -216,8 +217,7 @@ export class ArenaView extends HTMLElement {
       return h("tr", {}, h("th", { scope: "row" }, name), ...numbers.map((value) => h("td.number", {}, brief(value))),
         h("td.number", {}, `${Math.round(100 * row.coverage)} %`));
     });
-    const failed = rows.filter((row) => row.error).map((row) =>
-      h("p.note.is-failed", {}, h("b", {}, inline(row.method)), ": ", inline(row.error, 500)));
+    const failed = rows.filter((row) => row.error).map((row) => failureNote(row.error, row.method));
     const titles = ["method", "rate", "updates to target", "area", "at the end", "steps with credit"];
     const open = (/** @type {string} */ name) => address.change({ world: name }, { replace: true });
     replaceContent(this,

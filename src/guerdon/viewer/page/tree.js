@@ -11,6 +11,7 @@ import { asText, duration, folded, inline, number, prose } from "./text.js";
  *   details?: Record<string, unknown>, children?: Node_[]}} Node_ A node of the tree.
  */
 
+const MAX_DEPTH_SHOWN = 60;
 /** What the details of a judge are. */
 const JUDGE = /** @type {Record<string, string>} */ ({ prompt: "the judge's prompt", answer: "the judge's answer" });
 
@@ -49,7 +50,7 @@ export function treeOf(row, place) {
  */
 export function treeView(root) {
   const most = Math.max(1, ...valuesOf(root).map(Math.abs));
-  return h("ul.tree", { "aria-label": "Rubrics" }, nodeView(root, most, new Set()));
+  return h("ul.tree", { "aria-label": "Rubrics" }, nodeView(root, most));
 }
 
 /** @param {Node_} node @returns {number[]} */
@@ -58,8 +59,8 @@ function valuesOf(node) {
   return [...own, ...(node.children ?? []).flatMap(valuesOf)];
 }
 
-/** @param {Node_} node @param {number} most @param {Set<Node_>} above @returns {HTMLElement} */
-function nodeView(node, most, above) {
+/** @param {Node_} node @param {number} most @param {number} [depth] @returns {HTMLElement} */
+function nodeView(node, most, depth = 0) {
   const status = node.status ?? (typeof node.value === "number" ? "scored" : "unknown");
   const details = [
     node.reason && h("p.reason", {}, ...(status === "skipped" ? ["stopped: "] : []), inline(node.reason, 2000)),
@@ -70,7 +71,7 @@ function nodeView(node, most, above) {
     ...Object.entries(node.details ?? {}).map(([name, text]) =>
       folded(JUDGE[name] ?? inline(name, 60), () => prose(asText(text)))),
   ];
-  const children = above.size < 60 ? node.children ?? [] : [];
+  const children = depth < MAX_DEPTH_SHOWN ? node.children ?? [] : [];
   return h(`li.${status}`, {},
     h("div.node", {},
       h("span.name", {}, inline(node.name || "reward", 80)),
@@ -79,7 +80,7 @@ function nodeView(node, most, above) {
       node.seconds ? h("span.seconds", { title: "duration" }, duration(node.seconds)) : null,
       valueMark(node, status, most)),
     ...details,
-    children.length > 0 && h("ul", {}, ...children.map((each) => nodeView(each, most, new Set(above).add(node)))),
+    children.length > 0 && h("ul", {}, ...children.map((each) => nodeView(each, most, depth + 1))),
   );
 }
 

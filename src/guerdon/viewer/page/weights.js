@@ -1,6 +1,8 @@
 /** The weights and schedules of the reward, and their changes. */
 
 import { card, empty, h, replaceContent, scrolled, tableOf } from "./dom.js";
+import { request, requestJson } from "./source.js";
+import { statusNote } from "./status.js";
 import { roundStep } from "./table.js";
 import { folded, code, inline, number } from "./text.js";
 
@@ -12,21 +14,21 @@ const LISTS = { per_turn: "each step", episode_end: "the end" };
 export class Weights extends HTMLElement {
   /** @type {Config} */ #config = {};
   /** @type {Map<string, number>} */ #steps = new Map(); // of the sliders, whose ends stay where they are
-  #note = h("div", { role: "status" });
+  #status = statusNote();
   #table = h("div.body");
   #changes = h("div.body");
   #progress = h("span.muted");
 
   /** Loads the configuration and its changes. */
   async show() {
-    const [config, changes] = await Promise.all([asked("config"), asked("config/audit")]);
+    const [config, changes] = await Promise.all([requestJson("../config"), requestJson("../config/audit")]);
     this.#config = config;
     const { episode, training_step: step, stage } = config.progress;
     replaceContent(this.#progress, `${episode} episodes, training step ${step}`, stage && inline(`, stage ${stage}`, 80));
     this.#showEntries(config);
     this.#showChanges(changes);
     if (this.childElementCount) return;
-    this.append(this.#note,
+    this.append(this.#status,
       card("weights", "Weights", this.#progress, this.#table),
       card("changes", "Changes", null, this.#changes));
   }
@@ -38,7 +40,7 @@ export class Weights extends HTMLElement {
       (config[list] ?? []).map((/** @type {Config} */ entry) => this.#entryLine(entry, when, effective.get(entry.name))));
     const titles = ["reward", "scored at", "schedule", "weight", "now"];
     replaceContent(this.#table, lines.length ? tableOf("entries", titles, 3, lines) : empty("The reward has no weights."),
-      h("p.about", {}, "A change is used by the episodes that begin after it: reset to play with it. “Now” is the weight with its schedule."));
+      h("p.about", {}, "A change applies to the episodes that begin after it: reset to use it. “Now” is the weight with its schedule."));
   }
 
   /** @param {Config} entry @param {string} when @param {number | undefined} effective */
@@ -78,30 +80,8 @@ export class Weights extends HTMLElement {
   async #change(name, weight) {
     const headers = { "content-type": "application/json", "if-match": `"${this.#config.version}"` };
     const body = JSON.stringify({ weights: { [name]: weight }, by: "the page at /web" });
-    /** @type {Element[]} */ let notes = [];
-    try {
-      await asked("config", { method: "POST", headers, body });
-    } catch (error) {
-      notes = [h("p.note.is-failed", {}, h("b", {}, "not changed: "), inline(/** @type {Error} */ (error).message, 1000))];
-    }
+    await this.#status.guard(() => request("../config", { method: "POST", headers, body }), "not changed");
     await this.show();
-    replaceContent(this.#note, ...notes);
   }
 }
 customElements.define("g-weights", Weights);
-
-/**
- * The answer of a path of the server, which may be mounted under another.
- * @param {string} path
- * @param {RequestInit} [options]
- */
-export async function asked(path, options = {}) {
-  const response = await fetch(`../${path}`, { ...options, signal: AbortSignal.timeout(60_000) });
-  const text = await response.text();
-  if (response.headers.get("content-type")?.startsWith("text/plain")) return text;
-  const content = JSON.parse(text);
-  if (response.ok) return content;
-  const { detail } = content;
-  const problems = [detail].flat().map((each) => each?.message ?? each?.msg ?? String(each));
-  throw new Error(problems.join("; "));
-}
