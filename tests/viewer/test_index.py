@@ -235,6 +235,12 @@ def test_file_index_of_a_file_that_another_process_indexes(write, opened):
     assert not other.folder.exists()
 
 
+def test_file_index_of_a_cache_that_cant_be_written(write):
+    path = write("s.jsonl", [row(1, 0.5)])
+    with FileIndex(path, cache=path / "cache") as index:  # a file is in the way
+        assert numbers(index, "score") == [0.5]
+
+
 def test_file_index_with_a_damaged_cache_is_rebuilt(write, opened):
     path = write("s.jsonl", [row(1, 1.0)])
     index = opened(path)

@@ -323,14 +323,15 @@ class FileIndex:
     # The folder
 
     def _lock_folder(self, cache: Path) -> Path:
-        """The folder of this file's index, or a new one while another process uses that."""
+        """The folder of this file's index, or a new one if that is in use or can't be written."""
         folder = cache / hashlib.sha256(os.fsencode(self.path)).hexdigest()[:32]
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = try_lock(folder / "lock")
-        if lock is not None:
-            self._closing.callback(os.close, lock)
-            (folder / "path").write_bytes(os.fsencode(self.path))
-            return folder
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = try_lock(folder / "lock")
+            if lock is not None:
+                self._closing.callback(os.close, lock)
+                (folder / "path").write_bytes(os.fsencode(self.path))
+                return folder
         temporary = tempfile.TemporaryDirectory(prefix="guerdon-view-")
         return Path(self._closing.enter_context(temporary))
 
