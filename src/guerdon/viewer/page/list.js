@@ -37,6 +37,7 @@ export class List extends HTMLElement {
   }, h("div.top", { role: "rowgroup" }, this.#head), this.#space);
   #empty = h("p.empty", { hidden: true }, "No row matches the filters.");
   #current = -1;
+  /** @type {number | null} */ #open = null;
   #settled = 0;
   #frame = 0;
 
@@ -65,15 +66,19 @@ export class List extends HTMLElement {
       this.#columns = columnsOf(table, components);
       this.style.setProperty("--columns", this.#columns.map(({ kind }) => WIDTHS[kind]).join(" "));
     }
+    const open = context.address.integer("row");
     if (before?.rows !== rows) {
-      const open = context.address.integer("row");
       const hasGrown = before?.table.info.index === table.info.index && before?.table !== table;
       const row = hasGrown ? before?.rows[this.#current] ?? null : open;
       this.#current = row === null ? -1 : rows.indexOf(row);
       this.#space.style.height = `${Math.min(rows.length * ROW_HEIGHT, MAX_HEIGHT)}px`;
       if (!hasGrown) this.#body.scrollTop = 0;
       if (!hasGrown && this.#current > 0) this.#reveal(this.#current);
+    } else if (open !== null && open !== this.#open) {
+      this.#current = rows.indexOf(open); // another row was opened since
+      if (this.#current >= 0) this.#reveal(this.#current);
     }
+    this.#open = open;
     this.#empty.hidden = rows.length > 0;
     this.#body.setAttribute("aria-rowcount", String(rows.length + 1));
     this.#showHead();

@@ -77,13 +77,16 @@ export class RolloutView extends HTMLElement {
       replaceContent(this, empty("There is no such row."));
       return;
     }
-    if (this.#rows !== rows || this.#at !== at) {
+    const isOther = this.#at !== at;
+    if (this.#rows !== rows || isOther) {
       const [row] = await table.source.rows(table.info.index, [at]);
       if (this.#context !== context) return;
       [this.#rows, this.#at, this.#row] = [rows, at, row];
       this.#build(context, row, at);
     }
     this.#showStep();
+    const step = address.integer("step");
+    if (isOther && step !== null) this.#scrollTo(step);
   }
 
   /** @param {Context} context @param {Row} row @param {number} at */
@@ -146,7 +149,12 @@ export class RolloutView extends HTMLElement {
   /** @param {number} index @param {boolean} [isScrolled] */
   #select(index, isScrolled = false) {
     this.#context?.address.change({ step: index }, { replace: true });
-    if (isScrolled) this.querySelector(`.turn[data-step="${index}"]`)?.scrollIntoView({ block: "start" });
+    if (isScrolled) this.#scrollTo(index);
+  }
+
+  /** @param {number} index */
+  #scrollTo(index) {
+    this.querySelector(`.turn[data-step="${index}"]`)?.scrollIntoView({ block: "start" });
   }
 
   #showStep() {
