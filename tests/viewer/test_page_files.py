@@ -71,6 +71,23 @@ def test_views_follow_rows_that_are_scored_again(show, serve, tmp_path):
     wait_for(page, "document.querySelector('.messages').innerText.includes('Bye')")
 
 
+def test_rollout_of_a_file_that_grows_stays_unfolded(show, serve, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [row("a", 1.0)])
+    page = show(serve(path, rollouts=[rollout("a", prompt="x" * 200)]), "#view=rollout&row=0")
+    page.locator(".conversation summary").click()
+    append(path, json.dumps(row("b", 1.0)) + "\n")
+    wait_for(page, "document.querySelector('.title').innerText.includes('1 of 2')")
+    assert page.locator(".conversation details").get_attribute("open") is not None
+
+
+def test_rollout_is_shown_again_after_a_row_that_does_not_exist(show, serve):
+    page = show(serve([row("a", 1.0)]), "#view=rollout&row=0")
+    go(page, "#view=rollout&row=9")
+    assert page.locator("g-rollout").inner_text() == "There is no such row."
+    go(page, "#view=rollout&row=0")
+    assert page.locator("h1").inner_text() == "a"
+
+
 def test_list_that_grows_stays_where_it_was_scrolled_to(show, serve, tmp_path):
     path = write_lines(tmp_path / "rows.jsonl", [row(f"r{each}", 1.0) for each in range(100)])
     page = show(serve(path), "#view=list")
