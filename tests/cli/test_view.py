@@ -71,9 +71,12 @@ def test_view_follows_a_file_that_grows(started, scored, tmp_path):
     address = address_of(started("view", "scored.jsonl", "--no-open"))
     with httpx.Client(base_url=address.partition("?")[0], timeout=PATIENCE) as client:
         client.get(address)
+        [before] = client.get("/api/files").json()["files"]
         with (tmp_path / "scored.jsonl").open("a") as file:
             file.write(json.dumps(row("c", 0.5)) + "\n")
-        assert client.get("/api/changes", params={"rows": 2}).json() == {"rows": [3]}
+        answer = client.get("/api/changes", params={"versions": before["version"]}).json()
+        assert answer["versions"] != [before["version"]]
+        assert client.get("/api/files").json()["files"][0]["rows"] == 3
 
 
 def test_view_names_files_of_the_same_name_by_their_paths(started, tmp_path):
@@ -92,9 +95,11 @@ def test_view_ends_while_the_page_waits_for_changes(started, scored):
     address = address_of(process)
     with httpx.Client(base_url=address.partition("?")[0], timeout=PATIENCE) as client:
         client.get(address)
+        [file] = client.get("/api/files").json()["files"]
+        known = {"versions": file["version"]}
         with (
             pytest.raises(httpx.ReadTimeout),
-            client.stream("GET", "/api/changes", params={"rows": 2}, timeout=0.5),
+            client.stream("GET", "/api/changes", params=known, timeout=0.5),
         ):
             pass
         process.send_signal(signal.SIGINT)
@@ -109,6 +114,10 @@ def test_view_ends_while_the_page_waits_for_changes(started, scored):
         (["scored.jsonl", "--rollouts", "scored.jsonl"], "--rollouts must be a file of rollouts"),
         (["scored.jsonl", "--sample", "3"], "--sample requires a report: --out F.html"),
         (["scored.jsonl", "--out", "scored.jsonl"], "--out must not be one of the files"),
+        (
+            ["scored.jsonl", "--rollouts", "rollouts.jsonl", "--out", "rollouts.jsonl"],
+            "--out must not be one of the files",
+        ),
         (["scored.jsonl", "--host", "256.0.0.1"], "can't listen on 256.0.0.1"),
     ],
 )

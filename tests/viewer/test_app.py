@@ -98,6 +98,17 @@ def test_viewer_app_marks_a_search_that_ran_out_of_time(client, monkeypatch):
     assert answer.headers["guerdon-truncated"] == "1"
 
 
+def test_viewer_app_lists_a_group_with_half_of_a_pair_of_surrogates(client, tmp_path):
+    with (tmp_path / "two.jsonl").open("a") as file:
+        file.write(json.dumps(row("d", 1.0, group="\ud800")) + "\n")
+    columns = client.get("/api/files").json()["files"][1]["columns"]
+    assert [each["values"] for each in columns if each["name"] == "group"] == [["g", "\ud800"]]
+
+
+def versions(client):
+    return [file["version"] for file in client.get("/api/files").json()["files"]]
+
+
 def test_viewer_app_changes_waits_until_a_file_has_grown(client, tmp_path, monkeypatch):
     waits = []
 
@@ -107,16 +118,38 @@ def test_viewer_app_changes_waits_until_a_file_has_grown(client, tmp_path, monke
             file.write(json.dumps(row("d", 1.0)) + "\n")
 
     monkeypatch.setattr(app.anyio, "sleep", grow)
-    answer = client.get("/api/changes", params={"rows": [3, 2]})
-    assert answer.json() == {"rows": [3, 3]}
+    one, two = versions(client)
+    answer = client.get("/api/changes", params={"versions": [one, two]}).json()
+    assert answer == {"versions": versions(client)}
+    assert answer["versions"][0] == one
+    assert answer["versions"][1] != two
     assert waits == [app.LOOK_S]
     _, arrays = unpacked(client.get("/api/columns", params={"file": 1, "names": "score"}))
     assert arrays["score"] == [0.25, 0.75, 1.0]
 
 
+def test_viewer_app_refuses_rows_and_searches_of_a_file_that_was_removed(client, tmp_path):
+    (tmp_path / "two.jsonl").unlink()
+    for path in ("rows?file=1&at=0", "search?file=1&q=a", "changes"):
+        answer = client.get(f"/api/{path}")
+        assert answer.status_code == 400
+        assert "two.jsonl: No such file or directory" in answer.json()["error"]
+
+
 def test_viewer_app_changes_ends_after_its_time(client, monkeypatch):
     monkeypatch.setattr(app, "CHANGES_S", 0.0)
-    assert client.get("/api/changes", params={"rows": "3,2"}).json() == {"rows": [3, 2]}
+    known = versions(client)
+    assert client.get("/api/changes", params={"versions": known}).json() == {"versions": known}
+
+
+def test_viewer_app_changes_answers_once_rollouts_or_as_many_rows_are_written(client, tmp_path):
+    for name in ("one.jsonl", "r.jsonl"):
+        known = versions(client)
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(text.replace('"g"', '"h"'))
+        answer = client.get("/api/changes", params={"versions": known}).json()
+        assert answer["versions"][0] != known[0], name
+        assert answer == {"versions": versions(client)}
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def test_file_index_of_a_log_of_reward_logger(tmp_path, opened):
     assert numbers(index, "components.brief") == [1.0, None, None]
     assert numbers(index, "weights.brief") == [0.5, None, 1.0]
     assert numbers(index, "invalid.brief") == [None, 1.0, None]
+    assert numbers(index, "invalid.the reward itself") == [None, 1.0, None]
 
 
 def test_file_index_of_an_arena_leaves_out_its_first_line(write, opened):
@@ -193,6 +194,14 @@ def test_file_index_is_rebuilt_when_the_file_has_changed(write, opened):
     assert labels(index, "model") == [None, "m", None]
 
 
+def test_file_index_is_rebuilt_when_an_early_row_is_edited_in_place(write, opened):
+    rows = [row(each, 0.5, note="x" * 500) for each in range(100)]
+    index = opened(write("s.jsonl", rows))
+    write("s.jsonl", [row(0, 0.7, note="x" * 500), *rows[1:]])
+    assert index.refresh()
+    assert numbers(index, "score")[:2] == [0.7, 0.5]
+
+
 def test_file_index_waits_for_the_rest_of_a_line(write, opened):
     whole = json.dumps(row(2, 0.5)) + "\n"
     path = write("s.jsonl", [row(1, 1.0)])
@@ -224,6 +233,12 @@ def test_file_index_of_a_file_that_another_process_indexes(write, opened):
     assert numbers(other, "score") == [1.0]
     other.close()
     assert not other.folder.exists()
+
+
+def test_file_index_of_a_cache_that_cant_be_written(write):
+    path = write("s.jsonl", [row(1, 0.5)])
+    with FileIndex(path, cache=path / "cache") as index:  # a file is in the way
+        assert numbers(index, "score") == [0.5]
 
 
 def test_file_index_with_a_damaged_cache_is_rebuilt(write, opened):
@@ -334,9 +349,11 @@ def test_file_index_leaves_out_columns_over_500(write, opened):
 
 def test_category_with_too_many_values_becomes_a_text(write, opened, monkeypatch):
     monkeypatch.setattr(columns, "MAX_VALUES", 200)
-    rows = [row(i, 1.0, group=f"g{i:03}") for i in range(300)] + [row(300, 1.0, group=None)]
+    rows = [row(i, i / 8, group=f"g{i:03}") for i in range(300)] + [row(300, 1.0, group=None)]
     index = opened(write("s.jsonl", rows))
     assert index.store.columns["group"].type == "text"
+    assert numbers(index, "score") == [each["score"] for each in rows]
+    assert labels(index, "status") == ["scored"] * 301
     groups = index.store.read("group").tolist()
     assert groups == [f"g{i:03}".encode() for i in range(300)] + [b""]
 

@@ -328,6 +328,13 @@ def test_address_opens_a_state_in_a_new_browser(at, state, selector, text):
     wait_for(page, f"document.querySelector({selector!r}).innerText === {text!r}")
 
 
+def test_address_of_a_step_scrolls_to_its_turn(at):
+    page = at("tau", "view=rollout&row=1&step=9")
+    page.wait_for_selector(".turn.current")
+    top = page.locator(".turn.current").bounding_box()["y"]
+    assert 0 <= top < 800, "it is out of sight"
+
+
 # Keyboard ----------------------------------------------------------------------------------------
 
 
@@ -342,6 +349,7 @@ def test_keyboard_moves_opens_and_searches(at, recorded):
     wait_for(page, f"document.querySelector('h1').innerText === '{ids[1]}'")
     page.keyboard.press("Escape")
     page.wait_for_selector("g-list")
+    wait_for(page, f"document.querySelector('.line.current').innerText.startsWith('{ids[1]}')")
     page.keyboard.press("/")
     page.keyboard.type("jo?")
     assert page.locator("input[type=search]").input_value() == "jo?"

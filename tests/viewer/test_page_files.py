@@ -59,6 +59,58 @@ def test_list_and_overview_follow_rows_that_are_added(show, serve, tmp_path):
     wait_for(page, "document.querySelector('.scroller').innerText.includes('d')")
 
 
+def test_views_follow_rows_that_are_scored_again(show, serve, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [row("a", 1.0), row("b", 1.0)])
+    page = show(serve(path, rollouts=[rollout("a", "Hello")]))
+    write_lines(path, [row("a", 0.5), row("b", 0.5)])
+    wait_for(page, "document.querySelector('.figures').innerText.includes('0.500')")
+    go(page, "#view=rollout&row=0")
+    write_lines(path, [row("a", 0.25), row("b", 0.25)])
+    wait_for(page, "document.querySelector('.score-of').innerText.includes('0.250')")
+    write_lines(tmp_path / "rollouts.jsonl", [rollout("a", "Bye")])
+    wait_for(page, "document.querySelector('.messages').innerText.includes('Bye')")
+
+
+def test_rollout_of_a_file_that_grows_stays_unfolded(show, serve, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [row("a", 1.0)])
+    page = show(serve(path, rollouts=[rollout("a", prompt="x" * 200)]), "#view=rollout&row=0")
+    page.locator(".conversation summary").click()
+    append(path, json.dumps(row("b", 1.0)) + "\n")
+    wait_for(page, "document.querySelector('.title').innerText.includes('1 of 2')")
+    assert page.locator(".conversation details").get_attribute("open") is not None
+
+
+def test_rollout_is_shown_again_after_a_row_that_does_not_exist(show, serve):
+    page = show(serve([row("a", 1.0)]), "#view=rollout&row=0")
+    go(page, "#view=rollout&row=9")
+    assert page.locator("g-rollout").inner_text() == "There is no such row."
+    go(page, "#view=rollout&row=0")
+    assert page.locator("h1").inner_text() == "a"
+
+
+def test_list_that_grows_stays_where_it_was_scrolled_to(show, serve, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [row(f"r{each}", 1.0) for each in range(100)])
+    page = show(serve(path), "#view=list")
+    for _ in range(60):
+        page.keyboard.press("j")
+    top = page.evaluate("document.querySelector('.scroller').scrollTop")
+    append(path, json.dumps(row("new", 1.0)) + "\n")
+    wait_for(page, "document.querySelector('.chips .amount').innerText === '101 rows'")
+    assert page.evaluate("document.querySelector('.scroller').scrollTop") == top > 0
+    wait_for(page, "document.querySelector('.line.current').innerText.startsWith('r59')")
+
+
+def test_page_says_that_a_file_was_removed(show, serve, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [row("a", 1.0)])
+    page = show(serve(path), tolerated="Failed to load resource")
+    lines = path.read_text()
+    path.unlink()
+    page.wait_for_selector(".status .is-failed")
+    assert "rows.jsonl: No such file" in page.locator(".status").inner_text()
+    path.write_text(lines)
+    wait_for(page, "!document.querySelector('.status').innerText")
+
+
 # Bad and large files ------------------------------------------------------------------------------
 
 
@@ -83,6 +135,23 @@ def test_page_shows_rows_of_other_schemas(show, serve, tmp_path):
         shown.append(page.locator(".title :is(.tag, .big)").inner_text())
     assert shown == ["1.000", "0.500", "failed", "failed", "failed", "unreadable", "unreadable"]
     assert page.locator("g-rollout pre.code").inner_text().strip() == "not JSON"
+
+
+def test_rollout_and_group_show_rows_whose_lists_are_something_else(show, serve):
+    trees = [{"name": 5, "children": "x"}, None, 7]
+    rows = [
+        row("a", float("nan"), step_rewards=[float("nan")]),
+        row("b", 0.5, steps="x", step_rewards="x", trees="x", stopped_by="x", notes="x"),
+        row("c", 0.5, steps=[None, 5], step_rewards=[0.25, 0.5, 0.5], trees=trees),
+    ]
+    calls = [{"role": "assistant", "tool_calls": given} for given in ("x", [None, {"function": 5}])]
+    rollouts = [
+        {"id": "a", "messages": "x"},
+        {"id": "b", "messages": [None, 5, {"role": 7, "content": {"x": 1}}, *calls]},
+    ]
+    page = show(serve(rows, rollouts=rollouts))
+    for view in ("group", "rollout&row=0", "rollout&row=1", "rollout&row=2&step=1"):
+        go(page, f"#view={view}")
 
 
 def test_page_shows_that_a_file_is_cut_off(show, serve, tmp_path):

@@ -69,6 +69,9 @@ def view(
     with contextlib.ExitStack() as stack:
         opened = _open(files, rollouts, stack)
         if out is not None:
+            read = files if rollouts is None else [*files, rollouts]
+            if out.exists() and any(os.path.samefile(out, path) for path in read):
+                raise InvalidArgumentError(f"--out must not be one of the files: {out}")
             _write(opened, out, max_mb=max_mb, sample=sample, seed=seed)
         elif sample is not None:
             raise InvalidArgumentError("--sample requires a report: --out F.html")
@@ -104,9 +107,6 @@ def _write(
 ) -> None:
     from guerdon.viewer.report import MB, write_report
 
-    for file in files:
-        if out.exists() and os.path.samefile(out, file.index.path):
-            raise InvalidArgumentError(f"--out must not be one of the files: {out}")
     size = write_report(files, out, max_mb=max_mb, sample=sample, seed=seed)
     one_line(f"written to {out}: {size / MB:.2f} MB")
 

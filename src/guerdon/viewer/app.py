@@ -92,8 +92,12 @@ class ViewerApp(Starlette):
     def _get_files(self, request: Request) -> Response:
         for file in self._files:
             file.refresh()
-        infos = [{"index": number, **file.info()} for number, file in enumerate(self._files)]
-        return JSONResponse({"files": infos})
+        infos = [
+            {"index": number, "version": file.version, **file.info()}
+            for number, file in enumerate(self._files)
+        ]
+        # Not JSONResponse, which can't encode half of a pair of surrogates.
+        return Response(json.dumps({"files": infos}), media_type="application/json")
 
     def _get_columns(self, request: Request) -> Response:
         file = self._file(request)
@@ -124,18 +128,18 @@ class ViewerApp(Starlette):
         return Response(found.tobytes(), media_type=BINARY)
 
     async def _get_changes(self, request: Request) -> Response:
-        known = _integers(request, "rows")
+        known = request.query_params.getlist("versions")
         deadline = time.monotonic() + CHANGES_S
         while True:
-            rows = await anyio.to_thread.run_sync(self._refreshed)
-            if rows != known or time.monotonic() > deadline or await request.is_disconnected():
-                return JSONResponse({"rows": rows})
+            versions = await anyio.to_thread.run_sync(self._refreshed)
+            if versions != known or time.monotonic() > deadline or await request.is_disconnected():
+                return JSONResponse({"versions": versions})
             await anyio.sleep(LOOK_S)
 
-    def _refreshed(self) -> list[int]:
+    def _refreshed(self) -> list[str]:
         for file in self._files:
             file.refresh()
-        return [file.rows for file in self._files]
+        return [file.version for file in self._files]
 
 
 def _integers(request: Request, name: str) -> list[int]:

@@ -143,7 +143,8 @@ class ColumnStore:
     def append(self, batch: Batch) -> None:
         """Add rows at the end; they can be read after `flush`."""
         for column, values in self._columns_of(batch):
-            column.waiting += self._encoded(column, values)
+            encoded = self._encoded(column, values)  # may change what waits
+            column.waiting += encoded
         self.rows += batch.rows
         for column in self:
             size = TYPES[column.type].itemsize
@@ -221,14 +222,18 @@ class ColumnStore:
         return np.array(codes, TYPES["category"]).tobytes()
 
     def _make_text(self, column: Column) -> None:
-        """Make a text of a category that has too many values."""
-        self.flush()
+        """Make a text of a category that has too many values.
+
+        The other columns may or may not have the rows of the batch yet: nothing of them is written.
+        """
         keys = np.array([*map(key_of, column.values), b""], TYPES["text"])  # -1 is the last
         draft = column.file.with_suffix(".text")
         with draft.open("wb") as file:
             for codes in self._blocks(column):
                 file.write(keys[codes].tobytes())
         draft.replace(column.file)
+        waiting = np.frombuffer(bytes(column.waiting), TYPES["category"])
+        column.waiting[:] = keys[waiting].tobytes()
         self._values -= len(column.values)
         column.type, column.values = "text", {}
 

@@ -51,6 +51,12 @@ class ViewedFile:
         """The number of rows."""
         return self.index.rows
 
+    @property
+    def version(self) -> str:
+        """A text that differs once the file or its rollouts have changed."""
+        seen = self.index.seen + (() if self.rollouts is None else self.rollouts.seen)
+        return "-".join(map(str, seen))
+
     def refresh(self) -> bool:
         """Index what the files have now; returns whether anything has changed."""
         changed = self.index.refresh()

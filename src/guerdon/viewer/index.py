@@ -48,7 +48,7 @@ MAX_BAD = 100
 # Bytes of an unreadable row that are shown.
 MAX_SHOWN = 2000
 # Another version makes older indexes useless.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(slots=True)
@@ -185,10 +185,10 @@ class FileIndex:
             isn't valid is ``{"error", "_unreadable": its beginning}``.
 
         Raises:
-            InvalidArgumentError: There is no such row.
+            InvalidArgumentError: There is no such row, or the file can't be read any more.
         """
         found = []
-        with self.lock, open(self.folder / "places", "rb") as places, open(self.path, "rb") as file:
+        with self.lock, self.opened() as file, open(self.folder / "places", "rb") as places:
             for row in rows:
                 if not 0 <= row < self.rows:
                     raise InvalidArgumentError(
@@ -209,28 +209,38 @@ class FileIndex:
             InvalidArgumentError: The file can't be read, or has no rows of a known kind.
         """
         with self.lock:
-            try:
-                with open(self.path, "rb") as file:
-                    stat = os.fstat(file.fileno())
-                    seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-                    if seen == self._state.seen:
-                        return False
-                    (self.folder / "index.json").unlink(missing_ok=True)
-                    if not self._is_extended(file, seen):
-                        self._begin()
-                    with _without_collection():
-                        self._index(file)
-                    self._state.tail = _tail(file, self._state.end)
-            except OSError as error:
-                raise InvalidArgumentError(f"can't read {self.path}: {error.strerror}") from error
+            with self.opened() as file:
+                stat = os.fstat(file.fileno())
+                seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+                if seen == self._state.seen:
+                    return False
+                (self.folder / "index.json").unlink(missing_ok=True)
+                if not self._is_extended(file, seen):
+                    self._begin()
+                with _without_collection():
+                    self._index(file)
+                self._state.tail = _tail(file, self._state.end)
             self._state.seen = seen
             self._save()
             return True
 
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open the file.
+
+        Raises:
+            InvalidArgumentError: It can't be read.
+        """
+        try:
+            with open(self.path, "rb") as file:
+                yield file
+        except OSError as error:
+            raise InvalidArgumentError(f"can't read {self.path}: {error.strerror}") from error
+
     def _is_extended(self, file: IO[bytes], seen: tuple[int, ...]) -> bool:
         state = self._state
-        if not state.seen or seen[0] != state.seen[0] or seen[1] < state.end:
-            return False
+        if not state.seen or seen[0] != state.seen[0] or seen[1] <= state.seen[1]:
+            return False  # it has been replaced, or was changed without growing
         return _tail(file, state.end) == state.tail
 
     def _begin(self) -> None:
@@ -313,14 +323,15 @@ class FileIndex:
     # The folder
 
     def _lock_folder(self, cache: Path) -> Path:
-        """The folder of this file's index, or a new one while another process uses that."""
+        """The folder of this file's index, or a new one if that is in use or can't be written."""
         folder = cache / hashlib.sha256(os.fsencode(self.path)).hexdigest()[:32]
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = try_lock(folder / "lock")
-        if lock is not None:
-            self._closing.callback(os.close, lock)
-            (folder / "path").write_bytes(os.fsencode(self.path))
-            return folder
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = try_lock(folder / "lock")
+            if lock is not None:
+                self._closing.callback(os.close, lock)
+                (folder / "path").write_bytes(os.fsencode(self.path))
+                return folder
         temporary = tempfile.TemporaryDirectory(prefix="guerdon-view-")
         return Path(self._closing.enter_context(temporary))
 

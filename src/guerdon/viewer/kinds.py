@@ -242,7 +242,10 @@ def _comparisons(rows: Sequence[Row]) -> Batch:
 
 def _records(rows: Sequence[Row]) -> Batch:
     spread = {f"{name}.": [_mapping(row, name) for row in rows] for name in PARTS_OF_RECORD}
-    spread["invalid."] = [dict.fromkeys(each, 1.0) for each in spread["invalid."]]
+    spread["invalid."] = [
+        dict.fromkeys([*each, ROOT] if _lacks_reward(row) else each, 1.0)
+        for each, row in zip(spread["invalid."], rows, strict=True)
+    ]
     return Batch(
         len(rows),
         {name: [row.get(name) for row in rows] for name in ("step", "reward", "time")},
@@ -253,6 +256,10 @@ def _records(rows: Sequence[Row]) -> Batch:
         },
         spread,
     )
+
+
+def _lacks_reward(row: Row) -> bool:
+    return row.get("kind") == "step" and as_score(row.get("reward")) is None
 
 
 PARTS_OF_RECORD = ("components", "weights", "invalid")

@@ -57,7 +57,7 @@ def rows_with(index: FileIndex, text: str, deadline: float) -> tuple[Array, bool
     # What JSON never writes as an escape.
     word = max(re.findall("[a-z0-9]+", text), key=len, default="").encode()
     found = array("i")
-    with open(index.path, "rb") as file:
+    with index.opened() as file:
         for first, places in _pieces(index):
             if time.monotonic() > deadline:
                 return np.array(found, np.int32), True

@@ -46,7 +46,7 @@ export class DiffView extends HTMLElement {
       replaceContent(this.#overview, empty(about));
       return;
     }
-    const key = `${table.info.index} ${table.rows} ${other?.info.index} ${other?.rows}`;
+    const key = JSON.stringify([table, other].map((each) => [each?.info.index, each?.info.version]));
     if (this.#key !== key) {
       const pairs = await pairsOf(table, other);
       if (this.#context !== context) return;
@@ -81,13 +81,13 @@ export class DiffView extends HTMLElement {
       h("td", {}, inline(table.values("group")[table.codes("group")[a]], 40)),
       ...[a, b].flatMap((row) => [
         h("td", {}, opener("flip", row)), h("td", {}, `${brief(before[row])} → ${brief(after[row])}`)])));
-    const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index}: ${each.info.name}`;
+    const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index + 1}. ${each.info.name}`;
     const part = (/** @type {string} */ name, /** @type {string} */ title, /** @type {HTMLElement} */ body) =>
       card(name, title, null, h("div.body", {}, body));
     const titles = ["group", "better before", "scores", "better after", "scores"];
     replaceContent(this.#overview,
       other && h("p.pair", {}, inline(table.info.name, 60), " → ",
-        choice("Compare with", others.map(titled), titled(other), (name) => address.change({ with: parseInt(name) }))),
+        choice("Compare with", others.map(titled), titled(other), (name) => address.change({ with: parseInt(name) - 1 }))),
       part("figures", "In numbers", figures([
         ["valid in both", count(both.length), `of ${count(rows.length)}`],
         ["mean before", number(own)], ["mean after", number(theirs), signed(theirs - own)],

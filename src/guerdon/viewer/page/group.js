@@ -38,7 +38,7 @@ export class GroupView extends HTMLElement {
     await table.load(["group", "score"]);
     const name = this.#nameOf(context);
     if (name === undefined) return replaceContent(this, empty("The rows of this file have no groups."));
-    const key = `${table.info.index} ${table.rows} ${name}`;
+    const key = `${table.info.index} ${table.info.version} ${name}`;
     if (this.#key !== key) {
       const at = groupsOf(table).get(name) ?? [];
       const rows = await table.source.rows(table.info.index, at.slice(0, ROWS));
@@ -168,7 +168,8 @@ export class GroupView extends HTMLElement {
       h("span.dots", { "aria-hidden": "true" }, ...own.slice(0, 60).map(({ step }) =>
         h("i", { style: { background: signedColor(step.advantage, most) } })))));
     const single = states.size - shared.length;
-    const about = `${count(shared.length)} states were reached by several steps; ${count(single)} by one`;
+    const several = shared.length === 1 ? "1 state was" : `${count(shared.length)} states were`;
+    const about = `${several} reached by several steps; ${count(single)} by one`;
     return card("anchors", "The same state", h("span.muted", {}, about), h("div.halves", {},
       h("ul.states", {},
         ...shared.map(([each, own]) => button(each, inline(stateText(own[0]) || BEGINNING, 160), own)),

@@ -16,6 +16,7 @@ const ROW_HEIGHT = 38; // pixels; as in the style sheet
 const MAX_HEIGHT = 8_000_000; // browsers don't scroll further than about 16 million pixels
 const CACHED = 3000;
 const MAX_COMPONENTS = 6;
+export const RETRY = 5000; // milliseconds, while the files or the server can't be read
 const WIDTHS = /** @type {Record<string, string>} */ ({
   id: "minmax(90px, 1.2fr)", group: "minmax(44px, 0.6fr)", score: "126px", signed: "72px", component: "58px",
   turns: "40px", text: "minmax(100px, 4fr)",
@@ -36,6 +37,7 @@ export class List extends HTMLElement {
   }, h("div.top", { role: "rowgroup" }, this.#head), this.#space);
   #empty = h("p.empty", { hidden: true }, "No row matches the filters.");
   #current = -1;
+  /** @type {number | null} */ #open = null;
   #settled = 0;
   #frame = 0;
 
@@ -64,13 +66,19 @@ export class List extends HTMLElement {
       this.#columns = columnsOf(table, components);
       this.style.setProperty("--columns", this.#columns.map(({ kind }) => WIDTHS[kind]).join(" "));
     }
+    const open = context.address.integer("row");
     if (before?.rows !== rows) {
-      const open = context.address.integer("row");
-      this.#current = open === null ? -1 : rows.indexOf(open);
+      const hasGrown = before?.table.info.index === table.info.index && before?.table !== table;
+      const row = hasGrown ? before?.rows[this.#current] ?? null : open;
+      this.#current = row === null ? -1 : rows.indexOf(row);
       this.#space.style.height = `${Math.min(rows.length * ROW_HEIGHT, MAX_HEIGHT)}px`;
-      this.#body.scrollTop = 0;
-      if (this.#current > 0) this.#reveal(this.#current);
+      if (!hasGrown) this.#body.scrollTop = 0;
+      if (!hasGrown && this.#current > 0) this.#reveal(this.#current);
+    } else if (open !== null && open !== this.#open) {
+      this.#current = rows.indexOf(open); // another row was opened since
+      if (this.#current >= 0) this.#reveal(this.#current);
     }
+    this.#open = open;
     this.#empty.hidden = rows.length > 0;
     this.#body.setAttribute("aria-rowcount", String(rows.length + 1));
     this.#showHead();
@@ -138,14 +146,14 @@ export class List extends HTMLElement {
   async #fetch(at) {
     const { table } = /** @type {Context} */ (this.#context);
     this.#isFetching = true;
-    try {
-      const found = await table.source.rows(table.info.index, at, true);
-      if (this.#context?.table !== table) return;
+    const found = await table.source.rows(table.info.index, at, true).catch(() => null);
+    this.#isFetching = false;
+    if (found === null) return void setTimeout(() => this.#requestFrame(), RETRY);
+    if (this.#context?.table === table) {
       if (this.#known.size > CACHED) this.#known.clear();
       found.forEach((row, place) => this.#known.set(at[place], row));
-    } finally { this.#isFetching = false;
-      this.#requestFrame();
     }
+    this.#requestFrame();
   }
 
   #newLine() {

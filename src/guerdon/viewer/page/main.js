@@ -6,7 +6,7 @@ import { choice, h, replaceContent } from "./dom.js";
 import { inWords, testsOf } from "./filters.js";
 import { GroupView } from "./group.js";
 import { listenToKeys } from "./keys.js";
-import { List } from "./list.js";
+import { List, RETRY } from "./list.js";
 import { Overview } from "./overview.js";
 import { RolloutView } from "./rollout.js";
 import { EmbeddedSource, HttpSource } from "./source.js";
@@ -34,7 +34,6 @@ const VIEWS = /** @type {Record<string, string[]>} */ ({
   arena: ["arena"],
 });
 const SEARCH_DELAY = 250; // milliseconds
-const RETRY = 5000; // milliseconds, while the server doesn't answer
 const IN_FILE = "place in the file"; // the order without a column
 
 /** The whole page. */
@@ -120,7 +119,7 @@ export class App extends HTMLElement {
   async #select(table) {
     const { filters } = this.#address;
     const [sort, text] = [this.#address.get("sort"), this.#address.get("q")];
-    const key = JSON.stringify([table.info.index, table.rows, [...filters], sort, text]);
+    const key = JSON.stringify([table.info.index, table.info.version, [...filters], sort, text]);
     if (this.#selected?.key === key) return this.#selected;
     await table.load([...filters.keys()]);
     const tests = testsOf(table, filters);
@@ -189,18 +188,21 @@ export class App extends HTMLElement {
       }, isDown ? "↓" : "↑"));
   }
 
-  /** Shows the new rows of files that grow. */
+  /** Shows what files have once they have changed. */
   async #follow() {
+    let isLost = false; // whether the files, or the server, can't be read
     while (this.isConnected) {
       try {
-        const rows = await this.#source.changes(this.#tables.map((table) => table.rows));
-        const grown = rows.map((size, place) => size !== this.#tables[place].rows);
-        if (!grown.includes(true)) continue;
+        const versions = await this.#source.changes(this.#tables.map(({ info }) => info.version));
+        if (!isLost && versions.every((version, place) => version === this.#tables[place].info.version)) continue;
+        isLost = false;
         const infos = await this.#source.files();
         this.#tables = this.#tables.map((table, place) =>
-          grown[place] ? new Table(this.#source, infos[place]) : table);
+          infos[place].version === table.info.version ? table : new Table(this.#source, infos[place]));
         await this.#show();
-      } catch {
+      } catch (error) {
+        isLost = true;
+        this.#status.report(error);
         await new Promise((resolve) => setTimeout(resolve, RETRY));
       }
     }

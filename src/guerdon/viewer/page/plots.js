@@ -153,7 +153,8 @@ export function histogram(binned, rows, options) {
       const isEdge = isScale && isInterval;
       const isCrowded = isEdge && bars.some(({ kind }, other) => kind === "zero" && Math.abs(other - place) < room);
       if (isCrowded || (isInterval && place % room !== 0)) return;
-      const labelled = { x: isEdge ? left : left + slot / 2, y: height - 6, "text-anchor": "middle" };
+      const middle = Math.min(isEdge ? left : left + slot / 2, width - 16); // else "failed" is cut off
+      const labelled = { x: middle, y: height - 6, "text-anchor": "middle" };
       group.append(svg("text.tick", { ...labelled, "aria-hidden": "true" }, bar.label));
     });
     useArrowKeys(group, ".bar");

@@ -65,7 +65,9 @@ export function greatest(steps) {
 export class RolloutView extends HTMLElement {
   /** @type {Context | null} */ #context = null;
   /** @type {Row | null} */ #row = null;
-  #key = "";
+  /** @type {Int32Array | null} */ #rows = null;
+  #at = -1;
+  #title = h("div.title");
 
   /** @param {Context} context */
   async show(context) {
@@ -74,29 +76,30 @@ export class RolloutView extends HTMLElement {
     this.#context = context;
     if (at === undefined || at >= table.rows) {
       replaceContent(this, empty("There is no such row."));
+      this.#at = -1;
       return;
     }
-    const key = JSON.stringify([table.info.index, at, address.get("sort"), rows.length]);
-    if (this.#key !== key) {
+    const isOther = this.#at !== at;
+    if (this.#rows !== rows || isOther) {
       const [row] = await table.source.rows(table.info.index, [at]);
       if (this.#context !== context) return;
-      [this.#key, this.#row] = [key, row];
-      this.#build(context, row, at);
+      // Of a file that grows, the row is the same: what was unfolded in it stays so.
+      const isSame = !isOther && JSON.stringify(row) === JSON.stringify(this.#row);
+      [this.#rows, this.#at, this.#row] = [rows, at, row];
+      this.#showTitle(context, row, at);
+      if (!isSame) this.#build(row);
     }
     this.#showStep();
+    const step = address.integer("step");
+    if (isOther && step !== null) this.#scrollTo(step);
   }
 
   /** @param {Context} context @param {Row} row @param {number} at */
-  #build({ rows, address }, row, at) {
-    const steps = stepsOf(row);
+  #showTitle({ rows, address }, row, at) {
     const place = rows.indexOf(at);
-    const messages = row._rollout?.messages ?? [];
-    const { messages: _, id: __, group: ___, ...columns } = row._rollout ?? {};
-    const [short, long] = [true, false].map((isShort) =>
-      Object.entries(columns).filter(([, value]) => isShort === asText(value).length <= MAX_FACT));
     const gates = (row.stopped_by ?? []).map((/** @type {string} */ path) => path || "the reward itself");
     const group = address.link({ view: "group", group: asText(row.group), row: null, step: null });
-    const title = h("div.title", {},
+    replaceContent(this.#title,
       h("h1", {}, inline(row.id ?? `line ${at + 1}`, 120)),
       scoreOf(row),
       gates.length > 0 && h("span.tag.skipped", {}, inline(`stopped by ${gates.join(", ")}`, 120)),
@@ -104,6 +107,15 @@ export class RolloutView extends HTMLElement {
       h("span.spring"),
       h("span.muted", {}, place < 0 ? "not among the filtered rows" : `${count(place + 1)} of ${count(rows.length)}`),
       pager("row", (step) => this.move(step)));
+  }
+
+  /** @param {Row} row */
+  #build(row) {
+    const steps = stepsOf(row);
+    const messages = row._rollout?.messages ?? [];
+    const { messages: _, id: __, group: ___, ...columns } = row._rollout ?? {};
+    const [short, long] = [true, false].map((isShort) =>
+      Object.entries(columns).filter(([, value]) => isShort === asText(value).length <= MAX_FACT));
     const size = row._too_large ?? row._rollout?._too_large;
     const notes = [
       size && h("p.note", {}, `This row has ${count(size)} bytes, which is more than is shown.`),
@@ -113,7 +125,7 @@ export class RolloutView extends HTMLElement {
       ...(row.notes ?? []).map((/** @type {string} */ each) => h("p.note", {}, inline(each, 1000))),
     ];
     replaceContent(this,
-      title, ...notes,
+      this.#title, ...notes,
       short.length > 0 && h("dl.facts", {}, ...short.map(([name, value]) =>
         h("div", {}, h("dt", {}, inline(name, 40)), h("dd", {}, inline(value, MAX_FACT))))),
       steps.length > 0 && this.#strip(steps),
@@ -146,7 +158,12 @@ export class RolloutView extends HTMLElement {
   /** @param {number} index @param {boolean} [isScrolled] */
   #select(index, isScrolled = false) {
     this.#context?.address.change({ step: index }, { replace: true });
-    if (isScrolled) this.querySelector(`.turn[data-step="${index}"]`)?.scrollIntoView({ block: "start" });
+    if (isScrolled) this.#scrollTo(index);
+  }
+
+  /** @param {number} index */
+  #scrollTo(index) {
+    this.querySelector(`.turn[data-step="${index}"]`)?.scrollIntoView({ block: "start" });
   }
 
   #showStep() {

@@ -2,8 +2,8 @@
 
 /**
  * @typedef {{name: string, type: "number" | "category" | "text", values?: string[]}} ColumnInfo
- * @typedef {{index: number, name: string, kind: string, rows: number,
- *   complete: boolean, without_rollout?: number, duplicates?: number, duplicate_rollouts?: number, note?: string,
+ * @typedef {{index: number, name: string, kind: string, rows: number, complete: boolean,
+ *   version?: string, without_rollout?: number, duplicates?: number, duplicate_rollouts?: number, note?: string,
  *   columns: ColumnInfo[]}} FileInfo
  * @typedef {Record<string, any>} Row
  * @typedef {Map<string, Float64Array | Int32Array>} Arrays
@@ -13,15 +13,15 @@
 
 /**
  * @typedef {object} Source
- * @property {boolean} isLive Whether files may grow.
+ * @property {boolean} isLive Whether files may change.
  * @property {() => Promise<FileInfo[]>} files
  * @property {(file: number, names: string[]) => Promise<Arrays>} columns
  * @property {(file: number, at: number[], brief?: boolean) => Promise<Row[]>} rows
  * @property {(file: number, text: string) => Promise<{rows: Int32Array, isCut: boolean}>} search
  * @property {(file: number, by: string) => Promise<Int32Array>} order
  * @property {(file: number, other: number) => Promise<Int32Array>} join
- * @property {(rows: number[]) => Promise<number[]>} changes The number of rows of each file, as soon
- *   as one differs from the argument, or after some seconds.
+ * @property {(versions: (string | undefined)[]) => Promise<(string | undefined)[]>} changes The version
+ *   of each file, as soon as one differs from the argument, or after some seconds.
  */
 
 /** Keys whose values aren't text of a person or a model. */
@@ -47,7 +47,8 @@ function headerOf(buffer) {
  * @returns {Promise<Response>}
  */
 export async function request(path, options = {}) {
-  const response = await fetch(path, { ...options, signal: AbortSignal.timeout(60_000) });
+  const response = await fetch(path, { ...options, signal: AbortSignal.timeout(60_000) })
+    .catch(() => { throw new Error("the server doesn't answer"); });
   if (response.ok) return response;
   const { error, detail } = await response.json().catch(() => ({}));
   const problems = [error ?? detail ?? `the server answered ${response.status}`].flat();
@@ -90,6 +91,7 @@ export class HttpSource {
   async rows(file, at, brief = false) {
     const query = { file, at: at.join(","), ...(brief ? { brief: 1 } : {}) };
     const { rows } = await (await this.#get("rows", query)).json();
+    rows.forEach(makeReadable);
     if (at.length === 1) return rows;
     // An answer has at most 8 MB; what was left out is small enough alone.
     for (const [place, row] of rows.entries()) {
@@ -115,9 +117,9 @@ export class HttpSource {
     return new Int32Array(await (await this.#get("join", { file, other })).arrayBuffer());
   }
 
-  /** @param {number[]} rows */
-  async changes(rows) {
-    return (await (await this.#get("changes", { rows: rows.map(String) })).json()).rows;
+  /** @param {(string | undefined)[]} versions */
+  async changes(versions) {
+    return (await (await this.#get("changes", { versions: versions.map(String) })).json()).versions;
   }
 }
 
@@ -159,6 +161,7 @@ export class EmbeddedSource {
       const { offset, bytes } = this.#header.rows[file];
       const text = new TextDecoder().decode(new Uint8Array(this.#buffer, this.#start + offset, bytes));
       rows = text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+      rows.forEach(makeReadable);
       this.#parsed.set(file, rows);
     }
     return rows;
@@ -190,10 +193,37 @@ export class EmbeddedSource {
     return Int32Array.from(this.#rows(file), ({ id }) => places.get(id) ?? -1);
   }
 
-  /** @param {number[]} rows */
-  async changes(rows) {
-    return rows;
+  /** @param {(string | undefined)[]} versions */
+  async changes(versions) {
+    return versions;
   }
+}
+
+/** @param {unknown} value @returns {Row[]} The objects in it, if it is a list. */
+function objectsOf(value) {
+  return Array.isArray(value) ? value.filter((each) => each !== null && typeof each === "object") : [];
+}
+
+/** @param {Row} row What isn't a list in it, but should be one, becomes an empty one: a file may have anything. */
+function makeReadable(row) {
+  const { _rollout: rollout } = row;
+  if (rollout) {
+    rollout.messages = objectsOf(rollout.messages);
+    for (const each of rollout.messages) each.tool_calls = objectsOf(each.tool_calls);
+  }
+  for (const side of objectsOf([row, row.before, row.after])) {
+    for (const name of ["step_rewards", "stopped_by", "notes"]) {
+      if (side[name] && !Array.isArray(side[name])) side[name] = [];
+    }
+    if (side.steps) side.steps = objectsOf(side.steps);
+    if (side.trees) side.trees = Array.isArray(side.trees) ? side.trees.map(readableTree) : [];
+  }
+}
+
+/** @param {Row} node @returns {Row | null} */
+function readableTree(node) {
+  if (objectsOf([node]).length) node.children = objectsOf(node.children).map(readableTree);
+  return objectsOf([node])[0] ?? null;
 }
 
 /**

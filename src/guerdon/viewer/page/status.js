@@ -11,8 +11,13 @@ export class Status extends HTMLElement {
       await task();
       this.replaceChildren();
     } catch (error) {
-      this.replaceChildren(failureNote(error instanceof Error ? error.message : error, title));
+      this.report(error, title);
     }
+  }
+
+  /** @param {unknown} error Shown until the next task has ended. @param {string} [title] Before the error. */
+  report(error, title = "error") {
+    this.replaceChildren(failureNote(error instanceof Error ? error.message : error, title));
   }
 }
 customElements.define("g-status", Status);

@@ -63,7 +63,7 @@ export function asText(value) {
  * @returns {string}
  */
 export function number(value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (typeof value !== "number" || Number.isNaN(value)) return "–"; // a file may have anything
   const size = Math.abs(value);
   if (size !== 0 && (size < 0.0005 || size >= 1e7)) return value.toExponential(2);
   return (value + 0).toFixed(3);
@@ -75,7 +75,7 @@ export function number(value) {
  * @returns {string}
  */
 export function brief(value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (typeof value !== "number" || Number.isNaN(value)) return "–"; // a file may have anything
   const rounded = Number(value.toPrecision(3));
   const size = Math.abs(rounded);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return rounded.toExponential().replace("e+", "e");
