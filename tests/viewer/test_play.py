@@ -358,9 +358,10 @@ def test_play_form_shows_errors_at_their_fields(chromium, serve):
 
 def test_play_form_of_the_reset_shows_errors(chromium, serve):
     with opened(chromium, serve()) as page:
-        reset_field(page, "seed").fill("-1")
-        page.click(RESET)
-        page.wait_for_selector("form.reset .error:not(:empty)")
+        for seed in ("-1", "99999999999999999999"):  # which JavaScript would round
+            reset_field(page, "seed").fill(seed)
+            page.click(RESET)
+            page.wait_for_selector("form.reset .error:not(:empty)")
         reset_field(page, "seed").fill("")
         reset_field(page, "arguments").fill("[1]")
         page.click(RESET)
@@ -500,6 +501,7 @@ def test_play_transcript_of_a_failed_step_has_its_error(chromium, serve, tmp_pat
 
 def test_play_transcript_is_scored_by_guerdon_score(chromium, serve, tmp_path):
     with opened(chromium, serve()) as page:
+        reset_field(page, "arguments").fill('{"split": "train"}')
         reset(page)
         guess(page, 50)
         guess(page, 42)
@@ -515,6 +517,7 @@ def test_play_transcript_is_scored_by_guerdon_score(chromium, serve, tmp_path):
     ScoringJob(str(tmp_path / "rollout.jsonl"), f"{tmp_path}/reward.py:reward", str(out)).run()
     [scored] = map(json.loads, out.read_text().splitlines())
     assert scored["id"] == row["id"]
+    assert row["split"] == "train"
     assert scored["step_rewards"] == pytest.approx([0.92, 1.0])
 
 
@@ -568,6 +571,32 @@ def test_play_slider_refuses_a_change_of_another_version(chromium, serve):
         set_slider(page, "near", 0.8)  # the newest configuration was loaded
         eventually(lambda: len(served.http.get("/config/audit").json()) == 2)
         page.wait_for_selector("text=not changed", state="detached")
+
+
+def test_play_slider_sends_changes_one_after_the_other(chromium, serve):
+    served = serve()
+    with opened(chromium, served, "web/#reward") as page:
+        page.wait_for_selector(".entries")
+        for value in (0.6, 0.7, 0.8):  # before the first one is answered
+            set_slider(page, "near", value)
+        eventually(lambda: len(served.http.get("/config/audit").json()) == 3)
+        page.wait_for_selector(".audit tbody tr >> nth=2")
+        assert page.locator("[aria-label='weight of near']").input_value() == "0.8"
+        assert page.locator("text=not changed").count() == 0
+
+
+@pytest.mark.parametrize("typed", ["", "1e400"])
+def test_play_weight_that_is_no_number_changes_nothing(chromium, serve, typed):
+    served = serve()
+    with opened(chromium, served, "web/#reward") as page:
+        page.wait_for_selector(".entries")
+        exact = page.locator("[aria-label='weight of near']")
+        exact.fill("")
+        exact.press_sequentially(typed)
+        exact.blur()
+        assert exact.input_value() == "0.5"
+        set_slider(page, "found", 2)
+        eventually(lambda: len(served.http.get("/config/audit").json()) == 1)
 
 
 def test_play_shows_schedules(chromium, serve):

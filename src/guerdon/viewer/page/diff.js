@@ -112,9 +112,8 @@ export class DiffView extends HTMLElement {
     const chosen = address.filters.get("difference");
     this.#plots.moved.show(histogram(new Binned(difference), rows, {
       name: "difference", chosen,
-      choose: (text, isAdded) => {
-        if (hasColumn) address.change({ [filterKey("difference")]: toggled(chosen, text, isAdded) });
-      },
+      choose: hasColumn ? (text, isAdded) =>
+        address.change({ [filterKey("difference")]: toggled(chosen, text, isAdded) }) : undefined,
     }));
     const ends = [...extent(before), ...extent(after)].filter(Number.isFinite);
     const domain = /** @type {[number, number]} */ ([Math.min(...ends), Math.max(...ends)]);

@@ -28,10 +28,11 @@ export class Episode {
   /** Whether the session was lost, and its environment with it. */
   isLost = false;
 
-  /** @param {Data} first The answer to the reset. @param {{seed: number | null, id: string}} options */
-  constructor(first, { seed, id }) {
+  /** @param {Data} first The answer to the reset. @param {{seed: number | null, id: string, columns: Data}} options `columns`: of the row. */
+  constructor(first, { seed, id, columns }) {
     this.first = first;
     this.seed = seed;
+    this.columns = columns;
     this.id = id;
     const content = contentOf(first);
     const given = isConversation(content.messages) ? content.messages : null;
@@ -85,7 +86,7 @@ export class Episode {
     const agents = this.steps.map(({ agent }) => agent);
     const shares = this.steps.map(({ data }) => (data && metadataOf(data).agent_rewards) ?? null);
     return {
-      id: this.id, group: this.id, messages: this.messages,
+      ...this.columns, id: this.id, group: this.id, messages: this.messages,
       ended: error !== null ? "error" : this.isDone ? "done" : "max_steps",
       error: error !== null ? `step ${this.firstTurn + this.steps.length - 1}: ${error}` : null,
       seed: this.seed, env_rewards: this.rewards, first_turn: this.firstTurn,

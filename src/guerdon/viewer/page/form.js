@@ -166,8 +166,11 @@ function numberOf(schema, place) {
   }));
   if (box.min && box.max) box.placeholder = `${box.min} to ${box.max}`;
   const read = () => {
+    const value = box.value === "" ? undefined : Number(box.value);
     if (box.validity.badInput) throw new FormError(place.path, "must be a number");
-    return box.value === "" ? undefined : Number(box.value);
+    // JavaScript rounds larger ones, and another number would be sent.
+    if (isInteger && Math.abs(value ?? 0) > Number.MAX_SAFE_INTEGER) throw new FormError(place.path, "must be within ±(2⁵³ − 1)");
+    return value;
   };
   return { element: box, read };
 }

@@ -24,7 +24,7 @@ export function listenToKeys(shortcuts) {
   const help = { key: "?", about: "show this list", run: showHelp };
   document.addEventListener("keydown", (event) => {
     const target = /** @type {Element} */ (event.composedPath()[0]);
-    const isTyped = /^(?:INPUT|SELECT|TEXTAREA)$/.test(target.tagName ?? "") && event.key !== "Escape";
+    const isTyped = target.matches?.("input:not([type=range], [type=checkbox]), select, textarea") && event.key !== "Escape";
     const isPressed = event.key === "Enter" && /^(?:BUTTON|A|SUMMARY)$/.test(target.tagName ?? "");
     const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
     if (isTyped || isPressed || hasModifier || event.defaultPrevented || document.querySelector("dialog[open]")) return;

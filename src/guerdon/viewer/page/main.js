@@ -110,7 +110,7 @@ export class App extends HTMLElement {
         window.scrollTo(0, 0);
       }
       await Promise.all(shown.map((each) => each.show(context)));
-      document.title = `${table.info.name} – guerdon`;
+      document.title = `${inline(table.info.name, 60).textContent} – guerdon`;
       this.toggleAttribute("ready", update === this.#update);
     });
   }
@@ -160,7 +160,7 @@ export class App extends HTMLElement {
     if (text) chips.push({ key: "q", about: `text: ${text}` });
     const remove = (/** @type {string[]} */ keys) => () =>
       this.#address.change(Object.fromEntries(keys.map((key) => [key, null])));
-    const size = `${count(table.rows)} rows`;
+    const size = table.rows === 1 ? "1 row" : `${count(table.rows)} rows`;
     const { note = "" } = table.info;
     replaceContent(this.#chips,
       h("span.amount", {}, rows.length === table.rows ? size : `${count(rows.length)} of ${size}`),

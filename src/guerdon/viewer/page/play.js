@@ -25,7 +25,7 @@ export class Play extends HTMLElement {
     this.append(this.#status);
     await this.#status.guard(async () => {
       const [{ name }, { action }] = await Promise.all([requestJson("../metadata"), requestJson("../schema")]);
-      document.title = `${name} – guerdon`;
+      document.title = `${inline(name, 60).textContent} – guerdon`;
       const player = new Player(action, this.#status);
       const help = listenToKeys(this.#shortcuts(player, theme));
       const [brand, title] = [h("span.brand", {}, "guerdon"), h("span.file", {}, inline(name, 60))];

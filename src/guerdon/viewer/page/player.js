@@ -108,7 +108,7 @@ export class Player extends HTMLElement {
     if (Object(more) !== more || Array.isArray(more)) throw new FormError(["arguments"], "must be a JSON object");
     const first = await this.#session.ask("reset", { ...more, seed, episode_id: id });
     const tools = await this.#tools();
-    this.#episode = new Episode(first, { seed: seed ?? null, id });
+    this.#episode = new Episode(first, { seed: seed ?? null, id, columns: more });
     this.#selected = -1;
     this.#showKinds(tools);
     this.#showTranscript();
@@ -243,7 +243,7 @@ function summaryOf(episode, selected) {
   const sum = valid.reduce((total, each) => total + each, 0);
   const failed = episode.steps.filter((_, place) => episode.failure(place) !== null).length;
   const { data } = episode.steps[selected] ?? { data: episode.first };
-  const place = selected < 0 ? "after the reset" : `step ${selected} of ${count(episode.steps.length)}`;
+  const place = selected < 0 ? "after the reset" : `step ${selected} · ${count(episode.steps.length)} taken`;
   return h("span.summary", {}, h("span.muted", {}, place),
     valid.length > 0 && h("span", {}, "sum of rewards ", h("b", {}, number(sum))),
     failed > 0 && h("span.tag.failed", {}, `${count(failed)} failed`),

@@ -122,8 +122,9 @@ export function gauge(value, most) {
  * @typedef {{label: string, title: string, text: string, count: number, total: number,
  *   kind: "bar" | "zero" | "below" | "none" | "failed", isChosen: boolean}} Bar `text` is the filter.
  * @typedef {{name: string, none?: "none" | "failed", chosen?: string[],
- *   choose: (text: string, isAdded: boolean) => void}} HistogramOptions `name`: what the numbers are;
- *   `none`: what a row without a number is; `chosen`: the filters of the column.
+ *   choose?: (text: string, isAdded: boolean) => void}} HistogramOptions `name`: what the numbers are;
+ *   `none`: what a row without a number is; `chosen`: the filters of the column; without `choose`, the
+ *   bars are no buttons.
  */
 
 /**
@@ -157,7 +158,7 @@ export function histogram(binned, rows, options) {
       const labelled = { x: middle, y: height - 6, "text-anchor": "middle" };
       group.append(svg("text.tick", { ...labelled, "aria-hidden": "true" }, bar.label));
     });
-    useArrowKeys(group, ".bar");
+    if (options.choose) useArrowKeys(group, ".bar");
     return [svg("svg", sizeOf(width, height), axes(x, y, box), group)];
   };
 }
@@ -193,11 +194,11 @@ function barOf(bar, { left, slot, y, choose }) {
   };
   const about = `${bar.title}: ${count(bar.count)} of ${count(bar.total)} rows`;
   const onclick = (/** @type {MouseEvent} */ { shiftKey, ctrlKey, metaKey }) =>
-    choose(bar.text, shiftKey || ctrlKey || metaKey);
+    choose?.(bar.text, shiftKey || ctrlKey || metaKey);
   return svg(
     `g.bar.${bar.kind}${bar.isChosen ? ".chosen" : ""}`,
     {
-      role: "button", "aria-pressed": bar.isChosen, "aria-label": about, "data-key": `bar ${bar.text}`, onclick,
+      role: choose ? "button" : "img", "aria-pressed": choose ? bar.isChosen : null, "aria-label": about, "data-key": `bar ${bar.text}`, onclick,
       onkeydown: (/** @type {any} */ event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();

@@ -18,6 +18,7 @@ export class Weights extends HTMLElement {
   #table = h("div.body");
   #changes = h("div.body");
   #progress = h("span.muted");
+  #changed = Promise.resolve(); // once the changes so far were sent: each is based on the one before
 
   /** Loads the configuration and its changes. */
   async show() {
@@ -54,7 +55,11 @@ export class Weights extends HTMLElement {
       oninput: (/** @type {Event} */ { target }) => {
         exact.value = /** @type {HTMLInputElement} */ (target).value;
       },
-      onchange: (/** @type {Event} */ { target }) => this.#change(name, Number(/** @type {HTMLInputElement} */ (target).value)),
+      onchange: (/** @type {Event} */ { target }) => {
+        const chosen = /** @type {HTMLInputElement} */ (target).valueAsNumber;
+        if (Number.isFinite(chosen)) this.#change(name, chosen);
+        else exact.value = String(weight); // nothing was typed, or no number
+      },
     });
     const exact = /** @type {HTMLInputElement} */ (box("number"));
     const isEmpty = !Object.keys(config ?? {}).length;
@@ -69,7 +74,7 @@ export class Weights extends HTMLElement {
   #showChanges(changes) {
     const lines = changes.toReversed().flatMap(({ when, by, changes: values }) =>
       values.map((/** @type {Config} */ each) => h("tr", {},
-        h("th", { scope: "row" }, new Date(when).toLocaleTimeString()), h("td", {}, inline(by, 60)), h("td", {}, inline(each.what, 100)),
+        h("th", { scope: "row" }, new Date(when).toLocaleString()), h("td", {}, inline(by, 60)), h("td", {}, inline(each.what, 100)),
         h("td.number", {}, inline(each.from, 60)), h("td.number", {}, inline(each.to, 60)))));
     replaceContent(this.#changes, lines.length
       ? scrolled("wide", "Changes", tableOf("audit", ["when", "by", "what", "from", "to"], 3, lines))
@@ -77,11 +82,13 @@ export class Weights extends HTMLElement {
   }
 
   /** @param {string} name @param {number} weight */
-  async #change(name, weight) {
-    const headers = { "content-type": "application/json", "if-match": `"${this.#config.version}"` };
+  #change(name, weight) {
     const body = JSON.stringify({ weights: { [name]: weight }, by: "the page at /web" });
-    await this.#status.guard(() => request("../config", { method: "POST", headers, body }), "not changed");
-    await this.show();
+    const send = () => {
+      const headers = { "content-type": "application/json", "if-match": `"${this.#config.version}"` };
+      return request("../config", { method: "POST", headers, body });
+    };
+    this.#changed = this.#changed.then(() => this.#status.guard(send, "not changed")).then(() => this.show());
   }
 }
 customElements.define("g-weights", Weights);
