@@ -52,9 +52,9 @@ export class Weights extends HTMLElement {
     const box = (/** @type {string} */ type) => h("input", {
       type, min: weight < 0 ? -100 * step : 0, max: 100 * step, step: type === "range" ? step : "any", value: weight,
       "aria-label": `${type === "range" ? "slider of the " : ""}weight of ${name}`, "data-key": `${type} ${name}`,
-      oninput: (/** @type {Event} */ { target }) => {
+      oninput: type === "range" && ((/** @type {Event} */ { target }) => {
         exact.value = /** @type {HTMLInputElement} */ (target).value;
-      },
+      }),
       onchange: (/** @type {Event} */ { target }) => {
         const chosen = /** @type {HTMLInputElement} */ (target).valueAsNumber;
         if (Number.isFinite(chosen)) this.#change(name, chosen);
