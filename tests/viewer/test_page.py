@@ -76,6 +76,27 @@ def test_overview_filters_by_a_rectangle_of_the_scatter(at, recorded):
     assert shown_rows(page) == f"{amount:,} of 1,600 rows"
 
 
+def test_overview_scatter_has_categories_as_axes(at, recorded):
+    page = at("failing", "x=score&y=model")
+    plot = page.locator(".scatter g-plot")
+    plot.scroll_into_view_if_needed()
+    rows = recorded.files["failing"].rows
+    models = {each["id"].partition("/")[2] for each in rows}
+    shown = [text for text in plot.locator("text").all_text_contents() if len(text) > 8]
+    assert all(any(model.startswith(text.rstrip("…")) for text in shown) for model in models)
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 10, box["y"] + box["height"] / 2 - 20, steps=4)
+    page.mouse.up()
+    wait_for(page, "document.querySelectorAll('.chip').length === 2")
+    chosen = [each.removeprefix("=") for each in parse_qs(page.url.partition("#")[2])["f.model"]]
+    assert len(chosen) == 2
+    kept = [each for each in rows if each["id"].partition("/")[2] in chosen]
+    amount = sum(each["score"] is not None for each in kept)
+    assert shown_rows(page) == f"{amount:,} of 1,600 rows"
+
+
 def test_list_shows_rows_with_their_text(at, recorded):
     rows = recorded.files["tau"].rows
     page = at("tau", "view=list")

@@ -118,10 +118,10 @@ export class DiffView extends HTMLElement {
     const ends = [...extent(before), ...extent(after)].filter(Number.isFinite);
     const domain = /** @type {[number, number]} */ ([Math.min(...ends), Math.max(...ends)]);
     this.#plots.scatter.show(scatter({
-      x: before, y: after, rows, xLabel: "before", yLabel: "after", domains: [domain, domain], isSquare: true,
+      x: { values: before, domain, label: "before" }, y: { values: after, domain, label: "after" }, rows, isSquare: true,
       choose: (x, y) => address.change(hasColumn
-        ? { [filterKey("before")]: [x], [filterKey("after")]: [y] }
-        : { [filterKey("score")]: [x] }),
+        ? { [filterKey("before")]: x, [filterKey("after")]: y }
+        : { [filterKey("score")]: x }),
     }));
   }
 

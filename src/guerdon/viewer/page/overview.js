@@ -17,6 +17,7 @@ import { count, inline, number } from "./text.js";
 
 const MAX_CORRELATED = 12;
 const MAX_PARTS = 100;
+const MAX_NAMED = 30; // values of a category that can be an axis
 
 /** A titled part of the overview, with a plot if it has a shape. Its class sets its height: nothing moves. */
 class Part {
@@ -55,9 +56,11 @@ export class Overview extends HTMLElement {
     const score = table.has("score") ? "score" : names[0];
     const lengths = names.filter((name) => ["turns", "characters"].includes(name));
     await table.load([score, "status", "stopped_by", "failure", ...lengths, ...table.components]);
-    const known = (/** @type {string} */ parameter) => names.find((name) => name === address.get(parameter));
+    const named = table.named("category").filter((name) => table.values(name).length <= MAX_NAMED);
+    const known = (/** @type {string} */ parameter, axes = names) => axes.find((name) => name === address.get(parameter));
+    const axes = [...names, ...named];
     const length = lengths.find((name) => table.extent(name)[0] < table.extent(name)[1]) ?? names[0];
-    const chosen = { column: known("column") ?? length, x: known("x") ?? length, y: known("y") ?? score };
+    const chosen = { column: known("column") ?? length, x: known("x", axes) ?? length, y: known("y", axes) ?? score };
     const by = address.get("by") || this.#defaultBy(context);
     await table.load([...Object.values(chosen), by]);
     if (this.#context !== context || score === undefined) return;
@@ -70,7 +73,7 @@ export class Overview extends HTMLElement {
     clearTimeout(this.#later);
     this.#later = setTimeout(() => {
       this.#showCorrelations(context);
-      this.#later = setTimeout(() => this.#showScatter(context, names, chosen));
+      this.#later = setTimeout(() => this.#showScatter(context, axes, chosen));
     });
   }
 
@@ -225,13 +228,23 @@ export class Overview extends HTMLElement {
   #showScatter({ table, rows, address }, names, { x, y }) {
     this.#choose("scatter", [["Vertical axis", names, y, "y"], ["Horizontal axis", names, x, "x"]]);
     this.#parts.scatter.plot.show(scatter({
-      x: table.numbers(x), y: table.numbers(y), rows, xLabel: shortName(x), yLabel: shortName(y),
-      domains: [table.extent(x), table.extent(y)],
-      choose: (rangeX, rangeY) => address.change({ [filterKey(x)]: [rangeX], [filterKey(y)]: [rangeY] }),
+      x: axisOf(table, x), y: axisOf(table, y), rows,
+      choose: (chosenX, chosenY) => address.change({ [filterKey(x)]: chosenX, [filterKey(y)]: chosenY }),
     }));
   }
 }
 customElements.define("g-overview", Overview);
+
+/** @param {import("./table.js").Table} table @param {string} name @returns {import("./plots.js").Axis} */
+function axisOf(table, name) {
+  const label = shortName(name);
+  if (!table.named("category").includes(name)) return { values: table.numbers(name), domain: table.extent(name), label };
+  const names = table.values(name);
+  // The rows of a value are spread around its place, so that their number can be seen.
+  const values = table.once(`spread ${name}`, () => Float64Array.from(table.codes(name),
+    (code, row) => (code < 0 ? NaN : code - 0.3 + 0.6 * ((row * 0.618034) % 1))));
+  return { values, domain: [-0.5, names.length - 0.5], label, names };
+}
 
 function intervalTitle() {
   return h("span.hidden", {}, "95 % interval");

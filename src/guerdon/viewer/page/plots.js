@@ -1,6 +1,6 @@
 /** Plots: histograms, intervals, matrices, scatter plots and curves, in SVG and on canvas. */
 
-import { h, replaceContent, svg, useArrowKeys } from "./dom.js";
+import { h, replaceContent, shorten, svg, useArrowKeys } from "./dom.js";
 import { NONE } from "./filters.js";
 import { extent, multiple, roundStep } from "./table.js";
 import { brief, count } from "./text.js";
@@ -42,7 +42,7 @@ export function plot(shape, draw = () => []) {
 
 /**
  * @typedef {{(value: number): number, domain: [number, number], ticks: number[],
- *   invert: (pixel: number) => number}} Scale
+ *   text: (tick: number) => string, invert: (pixel: number) => number}} Scale
  * @typedef {{left: number, right: number, top: number, bottom: number}} Box In pixels.
  */
 
@@ -62,7 +62,7 @@ export function scale(domain, range, most = 6) {
   for (let n = Math.ceil(low / step - 1e-9); n <= high / step + 1e-9; n++) ticks.push(multiple(n, step));
   const invert = (/** @type {number} */ pixel) =>
     Number((low + ((pixel - range[0]) / (range[1] - range[0])) * (high - low)).toPrecision(4));
-  return Object.assign(of, { domain: /** @type {[number, number]} */ ([low, high]), ticks, invert });
+  return Object.assign(of, { domain: /** @type {[number, number]} */ ([low, high]), ticks, text: brief, invert });
 }
 
 /** @param {number} width @param {number} height */
@@ -83,8 +83,8 @@ function axes(x, y, { left, right, top, bottom }, xLabel = "", yLabel = "") {
   const rows = y.ticks.map((tick) => ({ tick, at: Math.round(y(tick)) + 0.5 }));
   return svg("g.axes", { "aria-hidden": "true" },
     ...rows.map(({ at }) => svg("path", { d: `M${left} ${at}H${right}` })),
-    ...rows.map(({ tick, at }) => svg("text", { x: left - 6, y: at + 3.5, "text-anchor": "end" }, brief(tick))),
-    ...x.ticks.map((tick) => svg("text", { x: x(tick), y: bottom + 15, "text-anchor": "middle" }, brief(tick))),
+    ...rows.map(({ tick, at }) => svg("text", { x: left - 6, y: at + 3.5, "text-anchor": "end" }, y.text(tick))),
+    ...x.ticks.map((tick) => svg("text", { x: x(tick), y: bottom + 15, "text-anchor": "middle" }, x.text(tick))),
     svg("text.axis", { x: (left + right) / 2, y: bottom + 30, "text-anchor": "middle" }, xLabel),
     svg("text.axis", { transform: `translate(9 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, yLabel));
 }
@@ -219,10 +219,11 @@ function barOf(bar, { left, slot, y, choose }) {
 const MAX_POINTS = 200_000; // of more rows, some are drawn
 
 /**
- * @typedef {{x: Float64Array, y: Float64Array, rows: Int32Array, xLabel: string, yLabel: string,
- *   isSquare?: boolean, choose: (x: string, y: string) => void,
- *   domains: [[number, number], [number, number]]}} ScatterOptions
- *   `isSquare` draws the diagonal; `choose` receives the intervals of a dragged rectangle.
+ * @typedef {{values: Float64Array, domain: [number, number], label: string, names?: string[]}} Axis
+ *   `names` are those of a category, whose first value is at 0, the next one at 1.
+ * @typedef {{x: Axis, y: Axis, rows: Int32Array, isSquare?: boolean,
+ *   choose: (x: string[], y: string[]) => void}} ScatterOptions
+ *   `isSquare` draws the diagonal; `choose` receives the filters of a dragged rectangle.
  */
 
 /**
@@ -232,9 +233,9 @@ const MAX_POINTS = 200_000; // of more rows, some are drawn
  */
 export function scatter(options) {
   return (width, height, color) => {
-    const box = { left: 46, right: width - 8, top: 8, bottom: height - 34 };
-    const x = scale(padded(options.domains[0]), [box.left, box.right]);
-    const y = scale(padded(options.domains[1]), [box.bottom, box.top]);
+    const box = { left: options.y.names ? 96 : 46, right: width - 8, top: 8, bottom: height - 34 };
+    const x = axisScale(options.x, [box.left, box.right], 9);
+    const y = axisScale(options.y, [box.bottom, box.top], 12);
     const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const density = Math.min(devicePixelRatio, 2);
@@ -247,19 +248,31 @@ export function scatter(options) {
     const step = Math.ceil(length / MAX_POINTS);
     for (let place = 0; place < length; place += step) {
       const row = options.rows[place];
-      context.fillRect(x(options.x[row]) - size / 2, y(options.y[row]) - size / 2, size, size);
+      context.fillRect(x(options.x.values[row]) - size / 2, y(options.y.values[row]) - size / 2, size, size);
     }
-    const xLabel = step > 1 ? `${options.xLabel} (one of ${step} rows)` : options.xLabel;
-    const label = `${options.yLabel} over ${xLabel}, ${count(length)} rows`;
+    const xLabel = step > 1 ? `${options.x.label} (one of ${step} rows)` : options.x.label;
+    const label = `${options.y.label} over ${xLabel}, ${count(length)} rows`;
     const picture = svg("svg.brush", { ...sizeOf(width, height), role: "img", "aria-label": label },
-      axes(x, y, box, xLabel, options.yLabel),
+      axes(x, y, box, xLabel, options.y.label),
       options.isSquare && svg("path.diagonal", { d: `M${box.left} ${box.bottom}L${box.right} ${box.top}` }));
     brush(picture, box, (left, right, top, bottom) => options.choose(
-      `[${x.invert(left)},${x.invert(right)}]`,
-      `[${y.invert(bottom)},${y.invert(top)}]`,
-    ));
+      within(options.x, x.invert(left), x.invert(right)), within(options.y, y.invert(bottom), y.invert(top))));
     return [canvas, picture];
   };
+}
+
+/** @param {Axis} axis @param {[number, number]} range @param {number} most Characters of a name. @returns {Scale} */
+function axisScale({ domain, names }, range, most) {
+  if (!names) return scale(padded(domain), range);
+  return Object.assign(scale(domain, range), {
+    ticks: [...names.keys()], text: (/** @type {number} */ tick) => shorten(names[tick], most),
+  });
+}
+
+/** @param {Axis} axis @param {number} low @param {number} high @returns {string[]} The filter of a part of an axis. */
+function within({ names }, low, high) {
+  if (!names) return [`[${low},${high}]`];
+  return names.filter((_, place) => place > low && place < high).map((name) => `=${name}`);
 }
 
 /** @param {[number, number]} domain @returns {[number, number]} */
