@@ -82,6 +82,7 @@ NO_RUN_COMMANDS = {
     "make docs-test",
     "make interop",
     "make live",
+    "make page",
     ".trainers/tiny-model/bin/python -m examples.tiny_model --port 8000",
     "python -m examples.tau_airline.play --endpoint http://localhost:8000/v1 --model tiny "
     "--trials 2 --tasks 0-3 --max-turns 5 --temperature 1 --out rollouts.jsonl",
