@@ -297,7 +297,9 @@ def test_step_metadata_compute_of_a_composer_is_recorded_like_a_call(take_step, 
 def test_step_metadata_a_failed_compute_of_a_composer_is_reported_with_its_path(way):
     board = driven(way(RubricComposer({"a": Half(), "b": Down()}, [1, 2], normalize=False)))
     assert (board.reward, board.metadata["reward_failed"]) == (None, "b")
-    assert board.metadata["reward_components"] == {"a": 0.5}
+    # In async code, b may fail before a is scored.
+    possible = [{"a": 0.5}, {}] if way is ByComputeAsync else [{"a": 0.5}]
+    assert board.metadata["reward_components"] in possible
 
 
 def test_step_metadata_compute_of_a_composer_has_the_step_rewards_of_the_episode():

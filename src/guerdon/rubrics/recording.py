@@ -11,6 +11,7 @@ import inspect
 import itertools
 import sys
 from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Set as AbstractSet
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -367,6 +368,7 @@ def add_components(
     for hook, error in frame.hook_errors:
         handled[f"{prefix.removesuffix('.')} (hook {hook})".lstrip()] = error
     traits = frame.rubric._find_traits()
+    used: set[str] = set()  # also by those that failed
     # In the order of the tree: children that wait end in any order.
     places = {id(child): place for place, child in enumerate(frame.rubric._children.values())}
     for below in sorted(frame.frames, key=lambda each: places.get(id(each.rubric), len(places))):
@@ -374,15 +376,16 @@ def add_components(
         if path is None:
             continue  # it isn't in this tree
         name = prefix + path
+        if name in named or name in used:
+            name = _next_name(frame.rubric, below.rubric, prefix, named.keys() | used)
+        used.add(name)
         if below.value is not None:
-            if name in named:
-                name = _next_name(frame.rubric, below.rubric, prefix, named)
             named[name] = below.value
         if below.frames or below.error is not None or below.hook_errors:
             add_components(named, handled, below, f"{name}.")
 
 
-def _next_name(rubric: Any, child: Any, prefix: str, taken: dict[str, float]) -> str:
+def _next_name(rubric: Any, child: Any, prefix: str, taken: AbstractSet[str]) -> str:
     """The name of a child's second score: that of its second place in the parent, or a number."""
     places = [prefix + name for name, other in rubric._children.items() if other is child]
     if len(places) < 2:
