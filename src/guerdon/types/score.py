@@ -83,7 +83,7 @@ class Score:
             yield from child.walk(f"{prefix}.{child.name}" if prefix else child.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the score as JSON data, without what is None or empty, or isn't a finite number.
+        """Return the score as JSON data, without fields that are None, empty or not finite.
 
         Example:
             >>> from guerdon import RegexMatch

@@ -95,6 +95,9 @@ class AccessControl:
             )
         if self._is_of_other_site(headers, name):
             return 403, "pages of other sites may not use this server (see allowed_hosts)"
+        return self._refusal_without_token(scope, headers)
+
+    def _refusal_without_token(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         if self._token is None or _path(scope) in OPEN_PATHS or self._enters(scope):
             return None
         authorization = headers.get("authorization", "")
