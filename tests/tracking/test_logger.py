@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -221,6 +222,29 @@ def test_close_ends_threads_that_log_and_counts_what_is_lost(tmp_path, kept):
     assert refused == ["this logger is closed"] * 3
     lost = logger.status()["kept"].lost
     assert len(tracker.records) + lost == len(logged)
+
+
+def test_log_step_during_close_counts_its_record_as_lost(tmp_path, kept, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow_time():  # it is called once the logger was found open
+        begun.set()
+        assert go_on.wait(10)
+        return 0.0
+
+    tracker = kept()
+    logger = RewardLogger(tracker, path=tmp_path)
+    clock = SimpleNamespace(time=slow_time, monotonic=time.monotonic)
+    monkeypatch.setattr("guerdon.tracking.logger.time", clock)
+    thread = threading.Thread(target=logger.log_step, args=(1, 0, 1.0, {}))
+    thread.start()
+    assert begun.wait(10)
+    logger.close()
+    assert logger.status()["kept"].lost == 0
+    go_on.set()
+    thread.join(10)
+    assert logger.status()["kept"].lost == 1
+    assert tracker.records == []
 
 
 def test_log_weights_logs_each_by_name(tmp_path, kept):

@@ -352,6 +352,9 @@ class LogWriter:
         if len(self.queue) >= self.size and not self._wait_for_room():
             return False
         self.queue.append(row)
+        if self._ended:  # meanwhile, after the caller found the logger open
+            self._count_unwritten()
+            return False
         if not self._wake.is_set():
             self._wake.set()
         return True
@@ -371,6 +374,8 @@ class LogWriter:
         """Wait until all that is queued is in the log; returns whether it is."""
         mark = threading.Event()
         self.queue.append(mark)
+        if self._ended:
+            self._count_unwritten()
         self._wake.set()
         self._hurry.set()
         return mark.wait(max(0.0, deadline - time.monotonic()))
@@ -383,9 +388,19 @@ class LogWriter:
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
             return False
-        # What was queued after the thread had ended, or can't be written.
-        self.lost += self._pending_count + sum(isinstance(each, dict) for each in self.queue)
+        self.lost += self._pending_count  # of a disk that can't be written
+        self._count_unwritten()
         return True
+
+    def _count_unwritten(self) -> None:
+        """Count what is queued although the thread has ended, each record once."""
+        with self._room:
+            while self.queue:
+                row = self.queue.popleft()
+                if isinstance(row, dict):
+                    self.lost += 1
+                else:
+                    row.set()
 
     # The thread
 

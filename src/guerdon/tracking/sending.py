@@ -41,8 +41,8 @@ class TrackerStatus:
     Attributes:
         sent: Records sent since the logger was created, those of other processes included.
         waiting: Bytes of the log that haven't been sent yet.
-        lost: Records of this logger that are not in the log: the queue or the log was full, or they
-            couldn't be encoded.
+        lost: Records of this logger that are not in the log: the queue or the log was full, they
+            couldn't be encoded, or another thread closed the logger meanwhile.
         refused: Records that the tracker will never accept; they are in
             ``trackers/{name}.refused.jsonl``.
         error: What went wrong at the last attempt; None if it succeeded.
