@@ -97,6 +97,31 @@ def test_overview_scatter_has_categories_as_axes(at, recorded):
     assert shown_rows(page) == f"{amount:,} of 1,600 rows"
 
 
+@pytest.mark.parametrize("size", [2, 40])
+def test_overview_draws_scores_that_differ_by_rounding(show, serve, size):
+    scores = [0.3 + place * 2.0**-54 for place in range(size)]
+    page = show(serve([row(f"r{place}", score) for place, score in enumerate(scores)]))
+    wait_for(page, "document.querySelectorAll('.scatter svg text').length > 4")
+    assert figure(page, "mean score") == "0.300"
+    bars = page.locator(".score .bar").evaluate_all("all => all.map(each => each.ariaLabel)")
+    assert sum(int(each.split(": ")[1].split()[0]) for each in bars) == size
+    assert len(bars) == (2 if size == 2 else 1)
+
+
+def test_overview_filters_by_a_rectangle_of_a_narrow_scatter(show, serve):
+    rows = [row(f"r{place}", 5000 + place / 100) for place in range(100)]
+    page = show(serve(rows), "#x=score&y=score")
+    plot = page.locator(".scatter g-plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 10, box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    wait_for(page, "document.querySelectorAll('.chip').length === 1")
+    assert 35 < int(shown_rows(page).split()[0]) < 60
+
+
 def test_list_shows_rows_with_their_text(at, recorded):
     rows = recorded.files["tau"].rows
     page = at("tau", "view=list")

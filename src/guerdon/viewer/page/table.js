@@ -234,7 +234,7 @@ export function binsOf(numbers, most = 24) {
     return single.map((value) => ({ low: value, high: value, text: `[${value},${value}]` }));
   }
   const [least, greatest] = extent(numbers);
-  const width = roundStep((greatest - least) / most);
+  const width = roundStep(Math.max(greatest - least, roundingOf(least, greatest)) / most);
   const first = Math.floor(least / width);
   const last = Math.max(Math.ceil(greatest / width), first + 1);
   /** @type {Bin[]} */
@@ -247,6 +247,11 @@ export function binsOf(numbers, most = 24) {
   }
   if (last === 0) bins.push({ low: 0, high: 0, text: "[0,0]" });
   return bins;
+}
+
+/** @param {number} low @param {number} high @returns {number} A difference of them that may be due to rounding. */
+export function roundingOf(low, high) {
+  return 1e-9 * Math.max(Math.abs(low), Math.abs(high));
 }
 
 /** @param {number} least @returns {number} 1, 2 or 5 times a power of ten, at least the argument. */
