@@ -107,24 +107,22 @@ export class Table {
    */
   order(sort) {
     const key = `order ${sort}`;
-    const found = this.once(key, () => this.#computeOrder(sort.replace(/^-/, ""), sort.startsWith("-")));
+    const found = this.once(key, () => this.#computeOrder(sort));
     found.catch(() => this.#computed.delete(key));
     return found;
   }
 
-  /** @param {string} name @param {boolean} isReversed @returns {Promise<Int32Array>} */
-  async #computeOrder(name, isReversed) {
+  /** @param {string} sort @returns {Promise<Int32Array>} */
+  async #computeOrder(sort) {
+    const name = sort.replace(/^-/, "");
     const type = this.columns.get(name)?.type;
     if (type === undefined) return this.all;
-    if (type === "text") {
-      const order = await this.source.order(this.info.index, name);
-      return isReversed ? order.slice().reverse() : order;
-    }
+    if (type === "text") return this.source.order(this.info.index, sort);
     await this.load([name]);
     const ranks = this.ranks(name);
     const keys = type === "number" ? this.numbers(name)
       : Float64Array.from(this.codes(name), (code) => ranks[code] ?? NaN);
-    const sign = isReversed ? -1 : 1;
+    const sign = sort.startsWith("-") ? -1 : 1;
     const present = this.all.filter((row) => keys[row] === keys[row]);
     present.sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
     const order = new Int32Array(this.rows);
