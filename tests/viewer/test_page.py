@@ -10,7 +10,17 @@ import pytest
 
 from guerdon.rollouts.comparing.group_comparison import count_pairs
 from tests.viewer.conftest import rollout, row, write_log
-from tests.viewer.page import figure, go, read_lines, rows_of, signed, texts_of, wait_for
+from tests.viewer.page import (
+    figure,
+    go,
+    read_lines,
+    rows_of,
+    run_guerdon,
+    signed,
+    texts_of,
+    wait_for,
+    write_lines,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -122,6 +132,20 @@ def test_overview_filters_by_a_rectangle_of_a_narrow_scatter(show, serve):
     assert 35 < int(shown_rows(page).split()[0]) < 60
 
 
+def test_overview_by_a_column_counts_rows_without_a_value(show, serve, tmp_path):
+    rollouts = [rollout("a", model="m"), rollout("b", model="m"), rollout("c")]
+    write_lines(tmp_path / "played.jsonl", rollouts)
+    (tmp_path / "reward.py").write_text("def reward(action, observation): return 1.0\n")
+    printed = run_guerdon(tmp_path, "score", "played.jsonl", "--reward", "reward.py:reward",
+                          "--by", "model", "--json", "--out", "scored.jsonl")  # fmt: skip
+    rows = {name: str(part["rows"]) for name, part in json.loads(printed)["by"].items()}
+    page = show(serve(tmp_path / "scored.jsonl", rollouts=rollouts), "#by=model")
+    assert {name: count for name, _, _, count, *_ in rows_of(page, ".parts")} == rows
+    assert rows["(none)"] == "1"
+    page.locator(".parts button", has_text="(none)").click()
+    wait_for(page, "document.querySelector('.chips .amount').innerText === '1 of 3 rows'")
+
+
 def test_list_shows_rows_with_their_text(at, recorded):
     rows = recorded.files["tau"].rows
     page = at("tau", "view=list")
@@ -205,6 +229,25 @@ def test_rollout_with_a_handled_failure_has_its_number(show, serve):
     assert page.locator(".strip .step").count() == 1
     assert page.locator(".strip .step.failed").count() == 0
     assert page.locator(".tree .value").inner_text().split() == ["failed", "0.500"]
+
+
+def test_rollout_shows_numbers_as_they_were_written(show, serve):
+    id, text = 1234567890123456789, '{"b": 12345678901234567890, "a": 1.0, "b": [], "c": "\\u00e9"}'
+    page = show(serve([row(id, 1.0)], rollouts=[rollout(id, text + " " * 80)]), "#view=list")
+    assert listed_ids(page) == [str(id)]
+    go(page, "#view=rollout&row=0")
+    assert page.locator("h1").inner_text() == str(id)
+    shown = page.locator(".message.assistant pre").inner_text()
+    assert shown == '{\n  "b": 12345678901234567890,\n  "a": 1.0,\n  "b": [],\n  "c": "é"\n}'
+
+
+@pytest.mark.parametrize("group", [True, ["x", 1], 1.0, "g" * 300])
+def test_rollout_opens_its_group(show, serve, group):
+    rows = [row("a", 0.0), row("b", 1.0), row("c", 0.5, group=group), row("d", 0.5, group=group)]
+    page = show(serve(rows), "#view=rollout&row=2")
+    page.locator(".title a", has_text="group").click()
+    wait_for(page, "document.querySelector('g-group h1') !== null")
+    assert texts_of(page, ".lane header a") == ["c", "d"]
 
 
 def test_group_shows_rollouts_side_by_side_and_the_steps_of_a_state(at, recorded):

@@ -98,7 +98,7 @@ export class RolloutView extends HTMLElement {
   #showTitle({ rows, address }, row, at) {
     const place = rows.indexOf(at);
     const gates = (row.stopped_by ?? []).map((/** @type {string} */ path) => path || "the reward itself");
-    const group = address.link({ view: "group", group: asText(row.group), row: null, step: null });
+    const group = address.link({ view: "group", row: at, group: null, step: null });
     replaceContent(this.#title,
       h("h1", {}, inline(row.id ?? `line ${at + 1}`, 120)),
       scoreOf(row),
