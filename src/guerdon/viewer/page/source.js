@@ -198,7 +198,7 @@ export class EmbeddedSource {
   async order(file, by) {
     const [name, sign] = by.startsWith("-") ? [by.slice(1), -1] : [by, 1];
     const keys = this.#rows(file).map((row) =>
-      textOf([row, row.before, row.after, row._rollout].map((each) => each?.[name]).find(Boolean)));
+      textOrEmpty([row, row.before, row.after, row._rollout].map((each) => each?.[name]).find(Boolean)));
     return Int32Array.from(keys.keys()).sort((a, b) => Number(!keys[a]) - Number(!keys[b])
       || sign * (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : a - b));
   }
@@ -206,11 +206,11 @@ export class EmbeddedSource {
   /** @param {number} file @param {number} other */
   async join(file, other) {
     const [rows, others] = [this.#rows(file), this.#rows(other)];
-    const places = Map.groupBy(others.keys(), (place) => textOf(others[place].id));
+    const places = Map.groupBy(others.keys(), (place) => textOrEmpty(others[place].id));
     const seen = new Map();
     // The second row with an id belongs to the second one of the other file.
     return Int32Array.from(rows, (row) => {
-      const id = textOf(row.id);
+      const id = textOrEmpty(row.id);
       const [found, earlier] = [id === "" ? [] : places.get(id) ?? [], seen.get(id) ?? 0];
       seen.set(id, earlier + 1);
       return found[earlier] ?? found[0] ?? -1;
@@ -224,7 +224,7 @@ export class EmbeddedSource {
 }
 
 /** @param {unknown} value An id, for example. @returns {string} Empty if there is none. */
-function textOf(value) {
+function textOrEmpty(value) {
   return (value ?? null) === null ? "" : asText(value);
 }
 
