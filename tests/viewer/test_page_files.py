@@ -254,6 +254,13 @@ def test_report_of_a_sample_has_a_note(show, recorded, tmp_path):
     assert len(read_lines(folder / "gsm8k.jsonl")) == 1600
 
 
+def test_report_of_a_sample_of_a_log_has_a_note(show, tmp_path):
+    write_log(tmp_path, "run", 40)
+    out = tmp_path / "report.html"
+    run_guerdon(tmp_path, "view", "run/rewards.jsonl", "--out", str(out), "--sample", "10")
+    assert note_of(show(out.as_uri(), offline=True)) == "a random sample of 10 of 41 rows"
+
+
 def test_report_sorts_and_compares_like_the_server(show, serve, tmp_path):
     ids = [7, "b", None, "a", "a", None]
     rows = [row(id, place / 8 if place else None) for place, id in enumerate(ids)]

@@ -286,4 +286,8 @@ def _calls_of(message: Row) -> str:
     calls = message.get("tool_calls")
     functions = [call.get("function") for call in calls or () if isinstance(call, dict)]
     named = [each for each in functions if isinstance(each, dict)]
-    return " ".join(f"{each.get('name')}({each.get('arguments')})" for each in named)
+    return "; ".join(f"{each.get('name')}({_inner(each.get('arguments'))})" for each in named)
+
+
+def _inner(arguments: Any) -> str:
+    return str(arguments or "").removeprefix("{").removesuffix("}")

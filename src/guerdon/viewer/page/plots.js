@@ -258,7 +258,7 @@ export function scatter(options) {
       options.isSquare && svg("path.diagonal", { d: `M${box.left} ${box.bottom}L${box.right} ${box.top}` }));
     brush(picture, box, (left, right, top, bottom) => options.choose(
       within(options.x, x.invert(left), x.invert(right)), within(options.y, y.invert(bottom), y.invert(top))));
-    return [canvas, picture];
+    return [picture, canvas]; // the points are over the grid
   };
 }
 
