@@ -223,6 +223,23 @@ def test_rollout_distinguishes_stopped_failed_and_zero(show, serve):
     assert nodes["judge"].locator(".prose").first.inner_text() == "Is it good?"
 
 
+@pytest.mark.parametrize("has_trees", [True, False])
+def test_rollout_that_failed_opens_at_the_step_that_failed(show, serve, has_trees):
+    tree = {"name": "", "value": 1.0, "status": "scored", "children": []}
+    failed = row("a", None, error="step 1: OSError: refused", components={"right": 0.5})
+    if has_trees:
+        failed["trees"] = [tree, tree | {"value": None, "status": "failed", "error": "OSError: x"}]
+    turns = [{"role": role, "content": "x"} for role in ("user", "assistant")] * 3
+    page = show(serve([failed], rollouts=[rollout("a", messages=turns)]), "#view=rollout&row=0")
+    side = page.locator(".side")
+    assert side.locator("h2").inner_text() == "Step 1"
+    assert ("OSError: x" if has_trees else "0.500") in side.inner_text()
+    go(page, "#view=rollout&row=0&step=2")
+    assert side.locator(".tree").count() == 0
+    about = "was not scored" if has_trees else "components of step 1 only"
+    assert about in side.inner_text()
+
+
 def test_rollout_with_a_handled_failure_has_its_number(show, serve):
     tree = {"name": "", "value": 0.5, "status": "failed", "error": "OSError: refused"}
     page = show(serve([row("a", 0.5, trees=[tree])]), "#view=rollout&row=0")
