@@ -328,6 +328,19 @@ def test_training_draws_runs_and_changes(show, serve, tmp_path):
     assert "runs=0" in page.url
 
 
+def test_training_has_the_values_of_single_steps_of_a_long_log(show, serve, tmp_path):
+    log = write_log(tmp_path, "long", 1000)  # the points of a curve are means of several steps
+    page = show(serve(log))
+    rewards = {each["step"]: each["reward"] for each in read_lines(log) if "reward" in each}
+    legend = page.locator(".curves .main .legend li")
+    assert legend.all_inner_texts() == ["last", f"{rewards[999]:.3f}"]
+    plot = page.locator(".curves .main g-plot").bounding_box()
+    for share in (0.2, 0.45, 0.7):
+        page.mouse.move(plot["x"] + share * plot["width"], plot["y"] + 100)
+        step, reward = legend.all_inner_texts()
+        assert reward == f"{rewards[int(step.split()[1])]:.3f}"
+
+
 def test_arena_hides_a_method(show, arena):
     page = show(arena[0])
     assert page.locator("g-plot .curve").count() == 2
