@@ -328,6 +328,28 @@ def test_training_draws_runs_and_changes(show, serve, tmp_path):
     assert "runs=0" in page.url
 
 
+def test_training_draws_numbers_of_any_size_and_leaves_out_records_without_a_step(show, serve):
+    records = [
+        {
+            "kind": "step",
+            "step": step,
+            "reward": 1e300,
+            "components": {"right": 0.5},
+            "weights": {"right": 1.0},
+        }
+        for step in (5, 6, 7)
+    ]
+    without = records[0] | {"step": None, "components": {"right": 100.0}}
+    page = show(serve([*records, without, without | {"step": "8"}]))
+    assert texts_of(page, ".curves .main .legend li") == ["last", "1.00e+300"]
+    paths = page.locator(".curves .curve").evaluate_all(
+        "all => all.map(each => each.attributes.d.value)"
+    )
+    assert len(paths) == 3
+    assert all(path.count("L") == 2 or "V" in path for path in paths), paths
+    assert len({point.split()[1] for point in re.findall(r"[ML]([\d.]+ [\d.]+)", paths[1])}) == 1
+
+
 def test_training_has_the_values_of_single_steps_of_a_long_log(show, serve, tmp_path):
     log = write_log(tmp_path, "long", 1000)  # the points of a curve are means of several steps
     page = show(serve(log))

@@ -55,7 +55,10 @@ export function plot(shape, draw = () => []) {
  */
 export function scale(domain, range, most = 6) {
   let [low, high] = domain;
-  if (!(high - low > roundingOf(low, high))) [low, high] = Number.isFinite(low) ? [low - 0.5, low + 0.5] : [0, 1];
+  if (!(high - low > roundingOf(low, high))) {
+    const half = Math.max(0.5, 1e-6 * Math.abs(low));
+    [low, high] = Number.isFinite(low) ? [low - half, low + half] : [0, 1];
+  }
   const of = (/** @type {number} */ value) => range[0] + ((value - low) / (high - low)) * (range[1] - range[0]);
   const step = roundStep((high - low) / most);
   const ticks = [];

@@ -172,9 +172,14 @@ function seriesOf(table, name) {
   return { steps, values, ...averaged(steps, values) };
 }
 
+/** @param {Float64Array} steps @param {Float64Array} values @returns {Int32Array} The rows with both. */
+function rowsOf(steps, values) {
+  return Int32Array.from(values.keys()).filter((row) => values[row] === values[row] && steps[row] === steps[row]);
+}
+
 /** @param {Float64Array} steps @param {Float64Array} values A weight. @returns {{x: number[], y: number[], isStepped: true}} */
 function steppedOf(steps, values) {
-  const rows = [...values.keys()].filter((row) => values[row] === values[row]);
+  const rows = [...rowsOf(steps, values)];
   const changed = rows.filter((row, place) => values[row] !== values[rows[place - 1]] || place === rows.length - 1);
   return { x: changed.map((row) => steps[row]), y: changed.map((row) => values[row]), isStepped: true };
 }
@@ -186,7 +191,7 @@ function steppedOf(steps, values) {
  * @returns {{x: number[], y: number[], low: number[], high: number[]}}
  */
 function averaged(steps, values) {
-  const rows = Int32Array.from(values.keys()).filter((row) => values[row] === values[row]);
+  const rows = rowsOf(steps, values);
   const [first, last] = extent(Float64Array.from(rows, (row) => steps[row]));
   const width = Math.max(1, Math.ceil((last - first + 1) / POINTS));
   const codes = Int32Array.from(steps, (step) => Math.floor((step - first) / width));
