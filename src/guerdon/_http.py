@@ -75,6 +75,7 @@ def serve_asgi(
     grace_s: int,
     lifespan: Literal["on", "off"] = "off",
     ready: Callable[[], None] | None = None,
+    stopping: Callable[[], None] | None = None,
 ) -> None:
     """Serve an application without WebSockets until SIGTERM or ctrl-C, with uvicorn.
 
@@ -84,6 +85,7 @@ def serve_asgi(
         grace_s: Seconds that running requests have when the server stops.
         lifespan: Whether the application has a lifespan.
         ready: Called once the server listens.
+        stopping: Called when it stops, before it waits for running requests.
     """
     import uvicorn
 
@@ -105,6 +107,8 @@ def serve_asgi(
                 ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            if stopping is not None:
+                stopping()
             await super().shutdown(sockets=sockets)
             self._captured_signals.clear()  # the process goes on: the signal was handled
 

@@ -5,6 +5,7 @@ import os
 import re
 import select
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -97,13 +98,14 @@ def test_view_ends_while_the_page_waits_for_changes(started, scored):
         client.get(address)
         [file] = client.get("/api/files").json()["files"]
         known = {"versions": file["version"]}
-        with (
-            pytest.raises(httpx.ReadTimeout),
-            client.stream("GET", "/api/changes", params=known, timeout=0.5),
-        ):
-            pass
-        process.send_signal(signal.SIGINT)
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(client.get, "/api/changes", params=known)
+            with pytest.raises(TimeoutError):
+                waiting.result(1)
+            process.send_signal(signal.SIGINT)
+            assert waiting.result().json()["versions"] == [file["version"]]
         assert process.wait(PATIENCE) == 0
+    assert process.stderr.read() == b""
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,12 @@ def test_viewed_file_joins_ids_that_differ_at_their_end(write, viewed):
     assert viewed(scored, recorded).join(viewed(recorded).index).tolist() == list(range(49, -1, -1))
 
 
+def test_viewed_file_joins_rows_with_the_same_id_in_their_order(write, viewed):
+    scored = viewed(write("s.jsonl", [row(id, 1.0) for id in ["a", "b", "a", "a", None, None]]))
+    others = write("r.jsonl", [row(id, 1.0) for id in [None, "a", "c", "a", None]])
+    assert scored.join(viewed(others).index).tolist() == [1, -1, 3, 1, -1, -1]
+
+
 def test_viewed_file_never_shows_the_rollout_of_another_id(write, viewed, monkeypatch):
     file = viewed(write("s.jsonl", [row("a", 1.0)]), write("r.jsonl", [rollout("b")]))
     monkeypatch.setattr(file, "join", lambda other: np.array([0], np.int32))  # as if hashes collide
@@ -84,6 +90,7 @@ def test_viewed_file_order_sorts_texts_and_puts_rows_without_one_last(write, vie
     ids = ["step-10", "step-9", None, "step-1", "step-10"]
     file = viewed(write("s.jsonl", [row(id, 1.0) for id in ids]))
     assert file.order("id").tolist() == [3, 0, 4, 1, 2]
+    assert file.order("-id").tolist() == [1, 4, 0, 3, 2]
     with pytest.raises(InvalidArgumentError, match="no column of texts 'score'"):
         file.order("score")
 
@@ -158,9 +165,9 @@ def test_viewed_file_read_brief_has_the_last_answer_or_its_calls(write, viewed):
     scored = [row("a", 1.0), row("b", None), row("c", 1.0), row("d", 1.0, reason="It is short.")]
     file = viewed(write("s.jsonl", scored), write("r.jsonl", recorded))
     found = read(file, [0, 1, 2, 3], brief=True)
-    assert [each["text"] for each in found] == ["x" * 200, 'look({"at": 1})', "", "It is short."]
+    assert [each["text"] for each in found] == ["x" * 200, 'look("at": 1)', "", "It is short."]
     assert found[1] == {"id": "b", "group": "g", "error": "JudgeError: no answer",
-                        "text": 'look({"at": 1})'}  # fmt: skip
+                        "text": 'look("at": 1)'}  # fmt: skip
 
 
 def test_viewed_file_read_leaves_out_rows_over_the_size_of_an_answer(write, viewed, monkeypatch):

@@ -10,7 +10,17 @@ import pytest
 
 from guerdon.rollouts.comparing.group_comparison import count_pairs
 from tests.viewer.conftest import rollout, row, write_log
-from tests.viewer.page import figure, go, read_lines, rows_of, signed, texts_of, wait_for
+from tests.viewer.page import (
+    figure,
+    go,
+    read_lines,
+    rows_of,
+    run_guerdon,
+    signed,
+    texts_of,
+    wait_for,
+    write_lines,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -97,6 +107,45 @@ def test_overview_scatter_has_categories_as_axes(at, recorded):
     assert shown_rows(page) == f"{amount:,} of 1,600 rows"
 
 
+@pytest.mark.parametrize("size", [2, 40])
+def test_overview_draws_scores_that_differ_by_rounding(show, serve, size):
+    scores = [0.3 + place * 2.0**-54 for place in range(size)]
+    page = show(serve([row(f"r{place}", score) for place, score in enumerate(scores)]))
+    wait_for(page, "document.querySelectorAll('.scatter svg text').length > 4")
+    assert figure(page, "mean score") == "0.300"
+    bars = page.locator(".score .bar").evaluate_all("all => all.map(each => each.ariaLabel)")
+    assert sum(int(each.split(": ")[1].split()[0]) for each in bars) == size
+    assert len(bars) == (2 if size == 2 else 1)
+
+
+def test_overview_filters_by_a_rectangle_of_a_narrow_scatter(show, serve):
+    rows = [row(f"r{place}", 5000 + place / 100) for place in range(100)]
+    page = show(serve(rows), "#x=score&y=score")
+    plot = page.locator(".scatter g-plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 10, box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    wait_for(page, "document.querySelectorAll('.chip').length === 1")
+    assert 35 < int(shown_rows(page).split()[0]) < 60
+
+
+def test_overview_by_a_column_counts_rows_without_a_value(show, serve, tmp_path):
+    rollouts = [rollout("a", model="m"), rollout("b", model="m"), rollout("c")]
+    write_lines(tmp_path / "played.jsonl", rollouts)
+    (tmp_path / "reward.py").write_text("def reward(action, observation): return 1.0\n")
+    printed = run_guerdon(tmp_path, "score", "played.jsonl", "--reward", "reward.py:reward",
+                          "--by", "model", "--json", "--out", "scored.jsonl")  # fmt: skip
+    rows = {name: str(part["rows"]) for name, part in json.loads(printed)["by"].items()}
+    page = show(serve(tmp_path / "scored.jsonl", rollouts=rollouts), "#by=model")
+    assert {name: count for name, _, _, count, *_ in rows_of(page, ".parts")} == rows
+    assert rows["(none)"] == "1"
+    page.locator(".parts button", has_text="(none)").click()
+    wait_for(page, "document.querySelector('.chips .amount').innerText === '1 of 3 rows'")
+
+
 def test_list_shows_rows_with_their_text(at, recorded):
     rows = recorded.files["tau"].rows
     page = at("tau", "view=list")
@@ -174,12 +223,48 @@ def test_rollout_distinguishes_stopped_failed_and_zero(show, serve):
     assert nodes["judge"].locator(".prose").first.inner_text() == "Is it good?"
 
 
+@pytest.mark.parametrize("has_trees", [True, False])
+def test_rollout_that_failed_opens_at_the_step_that_failed(show, serve, has_trees):
+    tree = {"name": "", "value": 1.0, "status": "scored", "children": []}
+    failed = row("a", None, error="step 1: OSError: refused", components={"right": 0.5})
+    if has_trees:
+        failed["trees"] = [tree, tree | {"value": None, "status": "failed", "error": "OSError: x"}]
+    turns = [{"role": role, "content": "x"} for role in ("user", "assistant")] * 3
+    page = show(serve([failed], rollouts=[rollout("a", messages=turns)]), "#view=rollout&row=0")
+    side = page.locator(".side")
+    assert side.locator("h2").inner_text() == "Step 1"
+    assert ("OSError: x" if has_trees else "0.500") in side.inner_text()
+    go(page, "#view=rollout&row=0&step=2")
+    assert side.locator(".tree").count() == 0
+    about = "was not scored" if has_trees else "components of step 1 only"
+    assert about in side.inner_text()
+
+
 def test_rollout_with_a_handled_failure_has_its_number(show, serve):
     tree = {"name": "", "value": 0.5, "status": "failed", "error": "OSError: refused"}
     page = show(serve([row("a", 0.5, trees=[tree])]), "#view=rollout&row=0")
     assert page.locator(".strip .step").count() == 1
     assert page.locator(".strip .step.failed").count() == 0
     assert page.locator(".tree .value").inner_text().split() == ["failed", "0.500"]
+
+
+def test_rollout_shows_numbers_as_they_were_written(show, serve):
+    id, text = 1234567890123456789, '{"b": 12345678901234567890, "a": 1.0, "b": [], "c": "\\u00e9"}'
+    page = show(serve([row(id, 1.0)], rollouts=[rollout(id, text + " " * 80)]), "#view=list")
+    assert listed_ids(page) == [str(id)]
+    go(page, "#view=rollout&row=0")
+    assert page.locator("h1").inner_text() == str(id)
+    shown = page.locator(".message.assistant pre").inner_text()
+    assert shown == '{\n  "b": 12345678901234567890,\n  "a": 1.0,\n  "b": [],\n  "c": "é"\n}'
+
+
+@pytest.mark.parametrize("group", [True, ["x", 1], 1.0, "g" * 300])
+def test_rollout_opens_its_group(show, serve, group):
+    rows = [row("a", 0.0), row("b", 1.0), row("c", 0.5, group=group), row("d", 0.5, group=group)]
+    page = show(serve(rows), "#view=rollout&row=2")
+    page.locator(".title a", has_text="group").click()
+    wait_for(page, "document.querySelector('g-group h1') !== null")
+    assert texts_of(page, ".lane header a") == ["c", "d"]
 
 
 def test_group_shows_rollouts_side_by_side_and_the_steps_of_a_state(at, recorded):
@@ -241,6 +326,41 @@ def test_training_draws_runs_and_changes(show, serve, tmp_path):
     page.locator(".runs input").last.uncheck()
     wait_for(page, "document.querySelectorAll('.curves .main .curve').length === 1")
     assert "runs=0" in page.url
+
+
+def test_training_draws_numbers_of_any_size_and_leaves_out_records_without_a_step(show, serve):
+    records = [
+        {
+            "kind": "step",
+            "step": step,
+            "reward": 1e300,
+            "components": {"right": 0.5},
+            "weights": {"right": 1.0},
+        }
+        for step in (5, 6, 7)
+    ]
+    without = records[0] | {"step": None, "components": {"right": 100.0}}
+    page = show(serve([*records, without, without | {"step": "8"}]))
+    assert texts_of(page, ".curves .main .legend li") == ["last", "1.00e+300"]
+    paths = page.locator(".curves .curve").evaluate_all(
+        "all => all.map(each => each.attributes.d.value)"
+    )
+    assert len(paths) == 3
+    assert all(path.count("L") == 2 or "V" in path for path in paths), paths
+    assert len({point.split()[1] for point in re.findall(r"[ML]([\d.]+ [\d.]+)", paths[1])}) == 1
+
+
+def test_training_has_the_values_of_single_steps_of_a_long_log(show, serve, tmp_path):
+    log = write_log(tmp_path, "long", 1000)  # the points of a curve are means of several steps
+    page = show(serve(log))
+    rewards = {each["step"]: each["reward"] for each in read_lines(log) if "reward" in each}
+    legend = page.locator(".curves .main .legend li")
+    assert legend.all_inner_texts() == ["last", f"{rewards[999]:.3f}"]
+    plot = page.locator(".curves .main g-plot").bounding_box()
+    for share in (0.2, 0.45, 0.7):
+        page.mouse.move(plot["x"] + share * plot["width"], plot["y"] + 100)
+        step, reward = legend.all_inner_texts()
+        assert reward == f"{rewards[int(step.split()[1])]:.3f}"
 
 
 def test_arena_hides_a_method(show, arena):

@@ -10,6 +10,7 @@ from tests.viewer.page import (
     figures,
     go,
     read_lines,
+    rows_of,
     run_guerdon,
     texts_of,
     wait_for,
@@ -251,3 +252,37 @@ def test_report_of_a_sample_has_a_note(show, recorded, tmp_path):
     assert figure(page, "rows") == "40"
     assert "a random sample of 40 of 1,600 rows" in note_of(page)
     assert len(read_lines(folder / "gsm8k.jsonl")) == 1600
+
+
+def test_report_of_a_sample_of_a_log_has_a_note(show, tmp_path):
+    write_log(tmp_path, "run", 40)
+    out = tmp_path / "report.html"
+    run_guerdon(tmp_path, "view", "run/rewards.jsonl", "--out", str(out), "--sample", "10")
+    assert note_of(show(out.as_uri(), offline=True)) == "a random sample of 10 of 41 rows"
+
+
+def test_report_sorts_and_compares_like_the_server(show, serve, tmp_path):
+    ids = [7, "b", None, "a", "a", None]
+    rows = [row(id, place / 8 if place else None) for place, id in enumerate(ids)]
+    others = [row(id, place / 4) for place, id in enumerate(["a", None, "7", "a", "b", "c"])]
+    write_lines(tmp_path / "one.jsonl", rows)
+    write_lines(tmp_path / "other.jsonl", others)
+    run_guerdon(tmp_path, "view", "one.jsonl", "other.jsonl", "--out", "report.html")
+    pages = [
+        show((tmp_path / "report.html").as_uri(), offline=True),
+        show(serve(tmp_path / "one.jsonl", tmp_path / "other.jsonl")),
+    ]
+    for sort in ("id", "-id", "error", "-error"):
+        for page in pages:
+            go(page, f"#view=list&sort={sort}")
+            wait_for(page, "!document.querySelector('.space').innerText.includes('…')")
+        first, second = (texts_of(page, ".line:not([hidden])") for page in pages)
+        assert first == second, sort
+        assert "failed" in first[0] or "error" not in sort
+    for page in pages:
+        go(page, "#view=diff")
+        assert [each[:3] for each in rows_of(page, ".moves")] == [
+            ["b", "0.125", "1.000"], ["a", "0.375", "0.000"], ["a", "0.500", "0.750"],
+        ]  # fmt: skip
+        assert figures(page)["valid in both"] == "3"
+        assert figures(page)["valid after only"] == "1"

@@ -110,7 +110,7 @@ class Forms(Environment[Everything, Seen, State]):
 
     def reset(self, seed=None, episode_id=None, **kwargs):
         image = [[[x * 8, y * 8, 0] for x in range(20)] for y in range(16)]
-        nested = {"a": {"b": [1, {"c": 2}]}}
+        nested = {"a": {"b": [1, {"c": 2**62 + 1}]}}
         grid = [[row * column for column in range(4)] for row in range(3)]
         return Seen(board=["..X", "OX.", "..."], grid=grid, image=image, nested=nested)
 
@@ -366,6 +366,9 @@ def test_play_form_of_the_reset_shows_errors(chromium, serve):
         reset_field(page, "arguments").fill("[1]")
         page.click(RESET)
         page.wait_for_selector("text=must be a JSON object")
+        reset_field(page, "arguments").fill('{"index": 9007199254740993}')
+        page.click(RESET)
+        page.wait_for_selector("text=an integer must be within ±(2⁵³ − 1)")
 
 
 class Walk(Action):
@@ -436,7 +439,8 @@ def test_play_observations_are_text_tables_images_or_json(chromium, serve):
         pixel = """canvas => [canvas.width, canvas.height,
             ...canvas.getContext("2d").getImageData(3, 2, 1, 1).data]"""
         assert page.locator(".now canvas").evaluate(pixel) == [20, 16, 24, 16, 0, 255]
-        assert json.loads(text_of(page, ".now .code")) == {"a": {"b": [1, {"c": 2}]}}
+        # JavaScript would round the integer.
+        assert json.loads(text_of(page, ".now .code")) == {"a": {"b": [1, {"c": str(2**62 + 1)}]}}
 
 
 # Transcripts --------------------------------------------------------------------------------------
@@ -640,8 +644,12 @@ def test_play_shows_a_lost_connection_and_connects_again(chromium, serve):
     with opened(chromium, served) as page:
         page.wait_for_selector("text=not connected")
         assert page.locator(RESET).is_disabled()
+        note = page.locator("g-play > .status")
+        assert note.inner_text().startswith("not connected: "), note.inner_text()
+        assert "0.5" in note.inner_text()
         page.click("text=Reconnect")
         page.wait_for_selector("text=/^connected$/")
+        assert note.inner_text() == ""
         reset(page)
 
 

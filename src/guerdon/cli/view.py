@@ -127,4 +127,4 @@ def _serve(files: list[ViewedFile], host: str, port: int, *, opens: bool) -> Non
             if opens:
                 webbrowser.open(address)
 
-        serve_asgi(app, bound, grace_s=1, ready=ready)
+        serve_asgi(app, bound, grace_s=1, ready=ready, stopping=app.stop)

@@ -63,6 +63,7 @@ class ViewerApp(Starlette):
     ) -> None:
         self.on_loopback: bool | None = None
         self._files = files
+        self._is_stopping = False
         # What takes time and memory is done for one request at a time.
         self._one_at_a_time = threading.Lock()
         check_token(token)
@@ -80,6 +81,10 @@ class ViewerApp(Starlette):
             ],
             exception_handlers={InvalidArgumentError: _refused, HTTPException: _refused},
         )
+
+    def stop(self) -> None:
+        """Answer the requests that wait for changes: the server stops."""
+        self._is_stopping = True
 
     # The data
 
@@ -132,7 +137,8 @@ class ViewerApp(Starlette):
         deadline = time.monotonic() + CHANGES_S
         while True:
             versions = await anyio.to_thread.run_sync(self._refreshed)
-            if versions != known or time.monotonic() > deadline or await request.is_disconnected():
+            is_over = self._is_stopping or time.monotonic() > deadline
+            if versions != known or is_over or await request.is_disconnected():
                 return JSONResponse({"versions": versions})
             await anyio.sleep(LOOK_S)
 

@@ -147,13 +147,19 @@ class ViewedFile:
     # Ids
 
     def join(self, other: FileIndex) -> Array:
-        """The row of another file with the same id, (rows,), the first of several; -1 if none."""
+        """The row of another file with the same id, (rows,); -1 if there is none.
+
+        The second row with an id belongs to the second one of the other file, and so on; to the
+        first one, if the other file has fewer.
+        """
         if other is self.rollouts:
             return self._kept_for("join", other, lambda: _join(self.index, other))  # type: ignore[no-any-return]
         return _join(self.index, other)
 
-    def order(self, name: str) -> Array:
+    def order(self, by: str) -> Array:
         """The rows in the order of a column of texts, (rows,); those without a text are last.
+
+        A minus before the name of the column reverses the order.
 
         Texts are compared by 24 bytes after what all have in common, and equal ones by their row.
 
@@ -161,6 +167,7 @@ class ViewedFile:
             InvalidArgumentError: There is no such column of texts.
         """
         known = self._columns()
+        name = by.removeprefix("-")
         if name not in known or known[name][1].type != "text":
             raise InvalidArgumentError(f"there is no column of texts {name!r}")
         index, column = known[name]
@@ -171,7 +178,7 @@ class ViewedFile:
             has_text |= words != 0
             words = words[order]
             order = order[np.argsort(words, kind="stable")]
-        return np.roll(order, -int(np.count_nonzero(~has_text)))
+        return order[::-1] if by != name else np.roll(order, -int(np.count_nonzero(~has_text)))
 
     # Rows
 
@@ -231,10 +238,24 @@ def _join(index: FileIndex, other: FileIndex) -> Array:
     order = np.argsort(hashes, kind="stable").astype(np.int32)
     hashes = hashes[order]
     found = np.full(index.rows, -1, np.int32)
+    earlier = _earlier(index.store.hashes("id")) if index.duplicates() else None
     for number, own in enumerate(index.store.hash_blocks("id")):
+        rows = slice(number * BLOCK, number * BLOCK + len(own))
         places = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
-        part = found[number * BLOCK :][: len(own)]
-        part[:] = np.where(hashes[places] == own, order[places], -1)
+        if earlier is not None:
+            later = np.minimum(places + earlier[rows], len(hashes) - 1)
+            places = np.where(hashes[later] == own, later, places)
+        is_known = (hashes[places] == own) & (own != 0)  # 0 is no id
+        found[rows] = np.where(is_known, order[places], -1)
+    return found
+
+
+def _earlier(keys: Array) -> Array:
+    """How many of the keys before each one are equal to it."""
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    found = np.empty(len(keys), np.int32)
+    found[order] = np.arange(len(keys)) - np.searchsorted(keys, keys)
     return found
 
 
@@ -265,4 +286,8 @@ def _calls_of(message: Row) -> str:
     calls = message.get("tool_calls")
     functions = [call.get("function") for call in calls or () if isinstance(call, dict)]
     named = [each for each in functions if isinstance(each, dict)]
-    return " ".join(f"{each.get('name')}({each.get('arguments')})" for each in named)
+    return "; ".join(f"{each.get('name')}({_inner(each.get('arguments'))})" for each in named)
+
+
+def _inner(arguments: Any) -> str:
+    return str(arguments or "").removeprefix("{").removesuffix("}")

@@ -87,7 +87,7 @@ export function toggled(alternatives = [], clicked, isAdded) {
  */
 export function inWords(name, alternatives) {
   const parts = alternatives.map((each) => {
-    if (each === NONE) return "none";
+    if (each === NONE) return name === "score" ? "failed" : "none";
     if (/^[=~]/.test(each)) return each.slice(1);
     const interval = intervalOf(each);
     if (interval === null) return each;

@@ -1,6 +1,7 @@
 /** Forms that are made from JSON Schemas, and the values that are typed into them. */
 
 import { h, replaceContent } from "./dom.js";
+import { parseJson } from "./source.js";
 import { inline } from "./text.js";
 
 /** @typedef {Record<string, any>} Schema */
@@ -10,6 +11,8 @@ import { inline } from "./text.js";
 
 const MAX_DEPTH = 6; // of objects in objects; deeper ones are typed as JSON
 const LONG = 255; // characters; the most that fit in a field of one line
+// JavaScript rounds a larger one, and another number would be sent.
+const TOO_LARGE = "must be within ±(2⁵³ − 1)";
 let lastId = 0;
 
 /** A value that is not valid, before it is sent. */
@@ -168,8 +171,7 @@ function numberOf(schema, place) {
   const read = () => {
     const value = box.value === "" ? undefined : Number(box.value);
     if (box.validity.badInput) throw new FormError(place.path, "must be a number");
-    // JavaScript rounds larger ones, and another number would be sent.
-    if (isInteger && Math.abs(value ?? 0) > Number.MAX_SAFE_INTEGER) throw new FormError(place.path, "must be within ±(2⁵³ − 1)");
+    if (isInteger && Math.abs(value ?? 0) > Number.MAX_SAFE_INTEGER) throw new FormError(place.path, TOO_LARGE);
     return value;
   };
   return { element: box, read };
@@ -190,11 +192,14 @@ function jsonOf(schema, { path, isRequired }) {
   const box = /** @type {HTMLTextAreaElement} */ (h("textarea.json", { rows: 2, placeholder: `JSON ${example}` }));
   const read = () => {
     if (!isRequired && !box.value.trim()) return undefined;
+    let value;
     try {
-      return JSON.parse(box.value);
+      value = JSON.parse(box.value);
     } catch (error) {
       throw new FormError(path, `must be JSON: ${error instanceof Error ? error.message : error}`);
     }
+    if (JSON.stringify(value) !== JSON.stringify(parseJson(box.value))) throw new FormError(path, `an integer ${TOO_LARGE}`);
+    return value;
   };
   return { element: box, read };
 }

@@ -85,6 +85,11 @@ export class App extends HTMLElement {
     return this.#tables[this.#address.integer("file") ?? 0] ?? this.#tables[0];
   }
 
+  /** Whether the rows of the file can be listed and filtered. */
+  get #hasList() {
+    return VIEWS[this.#table.info.kind].includes("list");
+  }
+
   get #view() {
     const views = VIEWS[this.#table.info.kind];
     const wanted = this.#address.get("view");
@@ -149,7 +154,8 @@ export class App extends HTMLElement {
       "aria-current": name === current ? "page" : null,
     }, name[0].toUpperCase() + name.slice(1))));
     if (document.activeElement !== this.#search) this.#search.value = this.#address.get("q");
-    this.#search.hidden = this.#chips.hidden = !["rows", "diff"].includes(info.kind);
+    this.#search.hidden = !this.#hasList;
+    this.#chips.hidden = !this.#hasList && !info.note;
   }
 
   /** @param {Table} table @param {{rows: Int32Array, isCut: boolean}} selected */
@@ -162,6 +168,7 @@ export class App extends HTMLElement {
       this.#address.change(Object.fromEntries(keys.map((key) => [key, null])));
     const size = table.rows === 1 ? "1 row" : `${count(table.rows)} rows`;
     const { note = "" } = table.info;
+    if (!this.#hasList) return replaceContent(this.#chips, h("span.muted", {}, inline(note, 300)));
     replaceContent(this.#chips,
       h("span.amount", {}, rows.length === table.rows ? size : `${count(rows.length)} of ${size}`),
       ...chips.map(({ key, about }) => h("button.chip", {

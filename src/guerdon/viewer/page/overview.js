@@ -2,7 +2,7 @@
 
 import { filterKey } from "./address.js";
 import { card, choice, empty, figures, h, replaceContent, tableOf, useArrowKeys } from "./dom.js";
-import { partsOf, shortName, toggled } from "./filters.js";
+import { NONE, partsOf, shortName, toggled } from "./filters.js";
 import { histogram, plot, scatter, signedColor } from "./plots.js";
 import { correlation, meanOf, meansBy } from "./table.js";
 import { count, inline, number } from "./text.js";
@@ -179,15 +179,20 @@ export class Overview extends HTMLElement {
     const isByMean = address.get("order") === "mean";
     const score = table.has("score") ? table.numbers("score") : null;
     const [values, ranks] = [table.values(by), table.ranks(by)];
-    const parts = meansBy(table.codes(by), values.length, score, rows)
-      .map((mean, code) => ({ value: values[code], mean, rank: ranks[code] })).filter(({ mean }) => mean.rows > 0)
+    // The last part is of the rows without a value.
+    const codes = table.once(`parts ${by}`, () => table.codes(by).map((code) => (code < 0 ? values.length : code)));
+    const parts = meansBy(codes, values.length + 1, score, rows)
+      .map((mean, code) => ({ value: values[code], mean, rank: ranks[code] ?? Infinity })).filter(({ mean }) => mean.rows > 0)
       .sort((a, b) => (isByMean ? (b.mean.mean || 0) - (a.mean.mean || 0) : b.mean.rows - a.mean.rows)
         || a.rank - b.rank);
-    const entries = parts.slice(0, MAX_PARTS).map(({ value, mean }) => ({
-      name: `part ${value}`, text: value, mean,
-      isChosen: address.filters.get(by)?.includes(`=${value}`) ?? false,
-      onclick: (/** @type {MouseEvent} */ event) => this.#filter(by, `=${value}`, event.shiftKey),
-    }));
+    const entries = parts.slice(0, MAX_PARTS).map(({ value, mean }) => {
+      const filter = value === undefined ? NONE : `=${value}`;
+      return {
+        name: `part ${filter}`, text: value ?? "(none)", mean,
+        isChosen: address.filters.get(by)?.includes(filter) ?? false,
+        onclick: (/** @type {MouseEvent} */ event) => this.#filter(by, filter, event.shiftKey),
+      };
+    });
     const sorter = (/** @type {string} */ title, /** @type {string | null} */ order) => h("button.sorter", {
       "data-key": `sort ${title}`, "aria-pressed": isByMean === (order !== null),
       onclick: () => address.change({ order }, { replace: true }),

@@ -54,7 +54,12 @@ export class Player extends HTMLElement {
     this.#listen(this.#stepForm, () => this.#step());
     // Leaving the page ends its session; a page that is kept by the browser can connect again.
     window.addEventListener("pagehide", () => this.#session.close());
-    this.#session.addEventListener("change", () => this.#showConnection());
+    this.#session.addEventListener("change", () => {
+      this.#showConnection();
+      const { isOpen, reason } = this.#session;
+      if (isOpen) this.#status.replaceChildren();
+      else if (reason !== "connecting") this.#status.report(reason, "not connected");
+    });
     this.#session.open();
   }
 
@@ -226,7 +231,7 @@ export class Player extends HTMLElement {
     const isConnecting = reason === "connecting";
     const state = isOpen ? (this.#isBusy ? "waiting" : "connected") : "connecting";
     replaceContent(this.connection, ...(isOpen || isConnecting ? [h("span.muted", {}, state)] : [
-      h("span.tag.failed", { title: reason }, "not connected"),
+      h("span.tag.failed", {}, "not connected"),
       h("button", { "data-key": "reconnect", onclick: () => this.#session.open() }, "Reconnect"),
     ]));
     if (!isOpen && this.#episode) this.#episode.isLost = true;

@@ -2,7 +2,7 @@
 
 import { h, replaceContent, shorten, svg, useArrowKeys } from "./dom.js";
 import { NONE } from "./filters.js";
-import { extent, multiple, roundStep } from "./table.js";
+import { extent, multiple, roundStep, roundingOf } from "./table.js";
 import { brief, count } from "./text.js";
 
 /** @typedef {(width: number, height: number, plot: Element) => Element[]} Draw */
@@ -61,13 +61,17 @@ export function plot(shape, draw = () => []) {
  */
 export function scale(domain, range, most = 6) {
   let [low, high] = domain;
-  if (!(high > low)) [low, high] = Number.isFinite(low) ? [low - 0.5, low + 0.5] : [0, 1];
+  if (!(high - low > roundingOf(low, high))) {
+    const half = Math.max(0.5, 1e-6 * Math.abs(low));
+    [low, high] = Number.isFinite(low) ? [low - half, low + half] : [0, 1];
+  }
   const of = (/** @type {number} */ value) => range[0] + ((value - low) / (high - low)) * (range[1] - range[0]);
   const step = roundStep((high - low) / most);
   const ticks = [];
   for (let n = Math.ceil(low / step - 1e-9); n <= high / step + 1e-9; n++) ticks.push(multiple(n, step));
+  const unit = roundStep((high - low) / 2000);
   const invert = (/** @type {number} */ pixel) =>
-    Number((low + ((pixel - range[0]) / (range[1] - range[0])) * (high - low)).toPrecision(4));
+    multiple(Math.round((low + ((pixel - range[0]) / (range[1] - range[0])) * (high - low)) / unit), unit);
   return Object.assign(of, { domain: /** @type {[number, number]} */ ([low, high]), ticks, text: brief, invert });
 }
 
@@ -247,7 +251,7 @@ export function scatter(options) {
       options.isSquare && svg("path.diagonal", { d: `M${box.left} ${box.bottom}L${box.right} ${box.top}` }));
     brush(picture, box, (left, right, top, bottom) => options.choose(
       within(options.x, x.invert(left), x.invert(right)), within(options.y, y.invert(bottom), y.invert(top))));
-    return [canvas, picture];
+    return [picture, canvas]; // the points are over the grid
   };
 }
 

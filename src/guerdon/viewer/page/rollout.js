@@ -98,7 +98,7 @@ export class RolloutView extends HTMLElement {
   #showTitle({ rows, address }, row, at) {
     const place = rows.indexOf(at);
     const gates = (row.stopped_by ?? []).map((/** @type {string} */ path) => path || "the reward itself");
-    const group = address.link({ view: "group", group: asText(row.group), row: null, step: null });
+    const group = address.link({ view: "group", row: at, group: null, step: null });
     replaceContent(this.#title,
       h("h1", {}, inline(row.id ?? `line ${at + 1}`, 120)),
       scoreOf(row),
@@ -169,22 +169,25 @@ export class RolloutView extends HTMLElement {
   #showStep() {
     const row = /** @type {Row} */ (this.#row);
     const steps = stepsOf(row);
-    const index = this.#context?.address.integer("step") ?? steps.length - 1;
+    // The components of a row are those of its last step, or of the one that failed.
+    const failed = steps.findIndex((each) => each.isFailed);
+    const last = failed < 0 ? steps.length - 1 : failed;
+    const index = this.#context?.address.integer("step") ?? last;
     markStep(this, index);
     const side = this.querySelector(".sticky");
     if (!side) return;
     const first = row._rollout?.first_turn ?? 0;
     const { tree, isRecorded } = treeOf(row, index - first);
+    const isBuilt = index === last && !row.trees?.length;
     const step = steps[index];
-    const isLast = index === steps.length - 1;
     replaceContent(side,
       h("h2", {}, steps.length ? `Step ${index}` : "The reward"),
       step && !row._rollout && numbersView(step, greatest(steps)), // else they are beside the message
       step?.reason && h("p.reason", {}, inline(step.reason, 2000)),
-      tree && (isRecorded || isLast) ? treeView(tree) : null,
-      tree && !isRecorded && h("p.about", {}, isLast
-        ? "From the components of the last step. Weights, reasons and what was stopped are not in the file."
-        : "The file has the components of the last step only."),
+      tree && (isRecorded || isBuilt) ? treeView(tree) : null,
+      tree && !isRecorded && h("p.about", {}, row.trees?.length ? "The step was not scored." : isBuilt
+        ? "From the components of this step. Weights, reasons and what was stopped are not in the file."
+        : `The file has the components of step ${last} only.`),
       !tree && h("p.about", {}, row.is_score_valid ? "The row has no components." : "Nothing was scored."));
   }
 

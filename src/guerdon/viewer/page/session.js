@@ -1,5 +1,7 @@
 /** A session on the server: a WebSocket, on which each message has one answer. */
 
+import { parseJson } from "./source.js";
+
 /** @typedef {{resolve: (data: any) => void, reject: (error: Error) => void, timer: number}} Waiting */
 
 const WAIT = 600_000; // milliseconds; the server has its own, shorter limits
@@ -34,7 +36,7 @@ export class Session extends EventTarget {
     this.reason = "connecting";
     this.dispatchEvent(new Event("change"));
     socket.onopen = () => this.dispatchEvent(new Event("change"));
-    socket.onmessage = ({ data }) => this.#receive(JSON.parse(data));
+    socket.onmessage = ({ data }) => this.#receive(parseJson(data));
     socket.onclose = ({ reason }) => {
       if (socket === this.#socket) this.#lose(reason || "the server closed the connection, or can't be reached");
     };

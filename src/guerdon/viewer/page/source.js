@@ -1,5 +1,7 @@
 /** Where the data comes from: the server, or the report that contains the page. */
 
+import { asText } from "./text.js";
+
 /**
  * @typedef {{name: string, type: "number" | "category" | "text", values?: string[]}} ColumnInfo
  * @typedef {{index: number, name: string, kind: string, rows: number, complete: boolean,
@@ -18,7 +20,8 @@
  * @property {(file: number, names: string[]) => Promise<Arrays>} columns
  * @property {(file: number, at: number[], brief?: boolean) => Promise<Row[]>} rows
  * @property {(file: number, text: string) => Promise<{rows: Int32Array, isCut: boolean}>} search
- * @property {(file: number, by: string) => Promise<Int32Array>} order
+ * @property {(file: number, by: string) => Promise<Int32Array>} order By a column of texts, in descending
+ *   order after a minus; rows without a text are last.
  * @property {(file: number, other: number) => Promise<Int32Array>} join
  * @property {(versions: (string | undefined)[]) => Promise<(string | undefined)[]>} changes The version
  *   of each file, as soon as one differs from the argument, or after some seconds.
@@ -57,7 +60,18 @@ export async function request(path, options = {}) {
 
 /** @param {string} path */
 export async function requestJson(path) {
-  return (await request(path)).json();
+  return parseJson(await (await request(path)).text());
+}
+
+/**
+ * Parses JSON; integers that JavaScript would round, such as ids and seeds, are texts of their digits.
+ * @param {string} text
+ * @returns {any}
+ */
+export function parseJson(text) {
+  const exact = (/** @type {string} */ _, /** @type {any} */ value, /** @type {{source: string}} */ context) =>
+    Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source) ? context.source : value;
+  return JSON.parse(text, /\d{16}/.test(text) ? /** @type {any} */ (exact) : undefined);
 }
 
 /** The data of the server that served this page. @implements {Source} */
@@ -90,7 +104,7 @@ export class HttpSource {
   /** @param {number} file @param {number[]} at @param {boolean} [brief] @returns {Promise<Row[]>} */
   async rows(file, at, brief = false) {
     const query = { file, at: at.join(","), ...(brief ? { brief: 1 } : {}) };
-    const { rows } = await (await this.#get("rows", query)).json();
+    const { rows } = parseJson(await (await this.#get("rows", query)).text());
     rows.forEach(makeReadable);
     if (at.length === 1) return rows;
     // An answer has at most 8 MB; what was left out is small enough alone.
@@ -160,7 +174,7 @@ export class EmbeddedSource {
     if (rows === undefined) {
       const { offset, bytes } = this.#header.rows[file];
       const text = new TextDecoder().decode(new Uint8Array(this.#buffer, this.#start + offset, bytes));
-      rows = text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+      rows = text.split("\n").filter(Boolean).map(parseJson);
       rows.forEach(makeReadable);
       this.#parsed.set(file, rows);
     }
@@ -182,21 +196,36 @@ export class EmbeddedSource {
 
   /** @param {number} file @param {string} by */
   async order(file, by) {
-    const keys = this.#rows(file).map((row) => String(row[by] ?? ""));
-    return Int32Array.from(keys.keys()).sort((a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : a - b));
+    const [name, sign] = by.startsWith("-") ? [by.slice(1), -1] : [by, 1];
+    const keys = this.#rows(file).map((row) =>
+      textOrEmpty([row, row.before, row.after, row._rollout].map((each) => each?.[name]).find(Boolean)));
+    return Int32Array.from(keys.keys()).sort((a, b) => Number(!keys[a]) - Number(!keys[b])
+      || sign * (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : a - b));
   }
 
   /** @param {number} file @param {number} other */
   async join(file, other) {
-    const places = new Map();
-    this.#rows(other).forEach(({ id }, place) => places.has(id) || places.set(id, place));
-    return Int32Array.from(this.#rows(file), ({ id }) => places.get(id) ?? -1);
+    const [rows, others] = [this.#rows(file), this.#rows(other)];
+    const places = Map.groupBy(others.keys(), (place) => textOrEmpty(others[place].id));
+    const seen = new Map();
+    // The second row with an id belongs to the second one of the other file.
+    return Int32Array.from(rows, (row) => {
+      const id = textOrEmpty(row.id);
+      const [found, earlier] = [id === "" ? [] : places.get(id) ?? [], seen.get(id) ?? 0];
+      seen.set(id, earlier + 1);
+      return found[earlier] ?? found[0] ?? -1;
+    });
   }
 
   /** @param {(string | undefined)[]} versions */
   async changes(versions) {
     return versions;
   }
+}
+
+/** @param {unknown} value An id, for example. @returns {string} Empty if there is none. */
+function textOrEmpty(value) {
+  return (value ?? null) === null ? "" : asText(value);
 }
 
 /** @param {unknown} value @returns {Row[]} The objects in it, if it is a list. */

@@ -107,24 +107,22 @@ export class Table {
    */
   order(sort) {
     const key = `order ${sort}`;
-    const found = this.once(key, () => this.#computeOrder(sort.replace(/^-/, ""), sort.startsWith("-")));
+    const found = this.once(key, () => this.#computeOrder(sort));
     found.catch(() => this.#computed.delete(key));
     return found;
   }
 
-  /** @param {string} name @param {boolean} isReversed @returns {Promise<Int32Array>} */
-  async #computeOrder(name, isReversed) {
+  /** @param {string} sort @returns {Promise<Int32Array>} */
+  async #computeOrder(sort) {
+    const name = sort.replace(/^-/, "");
     const type = this.columns.get(name)?.type;
     if (type === undefined) return this.all;
-    if (type === "text") {
-      const order = await this.source.order(this.info.index, name);
-      return isReversed ? order.slice().reverse() : order;
-    }
+    if (type === "text") return this.source.order(this.info.index, sort);
     await this.load([name]);
     const ranks = this.ranks(name);
     const keys = type === "number" ? this.numbers(name)
       : Float64Array.from(this.codes(name), (code) => ranks[code] ?? NaN);
-    const sign = isReversed ? -1 : 1;
+    const sign = sort.startsWith("-") ? -1 : 1;
     const present = this.all.filter((row) => keys[row] === keys[row]);
     present.sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
     const order = new Int32Array(this.rows);
@@ -234,7 +232,7 @@ export function binsOf(numbers, most = 24) {
     return single.map((value) => ({ low: value, high: value, text: `[${value},${value}]` }));
   }
   const [least, greatest] = extent(numbers);
-  const width = roundStep((greatest - least) / most);
+  const width = roundStep(Math.max(greatest - least, roundingOf(least, greatest)) / most);
   const first = Math.floor(least / width);
   const last = Math.max(Math.ceil(greatest / width), first + 1);
   /** @type {Bin[]} */
@@ -247,6 +245,11 @@ export function binsOf(numbers, most = 24) {
   }
   if (last === 0) bins.push({ low: 0, high: 0, text: "[0,0]" });
   return bins;
+}
+
+/** @param {number} low @param {number} high @returns {number} A difference of them that may be due to rounding. */
+export function roundingOf(low, high) {
+  return 1e-9 * Math.max(Math.abs(low), Math.abs(high));
 }
 
 /** @param {number} least @returns {number} 1, 2 or 5 times a power of ten, at least the argument. */

@@ -114,15 +114,28 @@ export function prose(text) {
   return box;
 }
 
-/** @param {string} text @returns {string | null} The JSON document with indents, if it is one. */
+const JSON_TOKENS = /"(?:\\.|[^"\\])*"|[[{]\s*[\]}]|[[{\]},:]|[^\s[{\]},:"]+/g;
+
+/**
+ * @param {string} text
+ * @returns {string | null} The JSON document with indents, if it is one. Its numbers and keys stay as they were written.
+ */
 export function laidOut(text) {
   const start = text.trimStart()[0];
   if ((start !== "{" && start !== "[") || text.length > 200_000) return null;
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    JSON.parse(text);
   } catch {
     return null;
   }
+  let indent = "\n";
+  return (text.match(JSON_TOKENS) ?? []).map((token) => {
+    if (token === "{" || token === "[") return token + (indent += "  ");
+    if (token === "}" || token === "]") return (indent = indent.slice(0, -2)) + token;
+    if (token === ",") return token + indent;
+    if (token === ":") return ": ";
+    return token[0] === '"' ? JSON.stringify(JSON.parse(token)) : token.replace(/\s/g, "");
+  }).join("");
 }
 
 /** @param {string} text @returns {Child[]} */

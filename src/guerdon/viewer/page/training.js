@@ -10,6 +10,7 @@ import { asText, brief, count, inline, number } from "./text.js";
 /** @typedef {import("./table.js").Table} Table */
 /** @typedef {import("./plots.js").Curve} Curve */
 /** @typedef {{step: number, runs: string[], text: string, who: string | null}} Change */
+/** @typedef {{steps: Float64Array, values: Float64Array, isStepped?: boolean}} Series */
 /** @typedef {{element: HTMLElement, drawing: import("./plots.js").Plot, values: HTMLElement}} Metric */
 
 const POINTS = 120; // of a curve; more steps are averaged
@@ -78,7 +79,7 @@ export class TrainingView extends HTMLElement {
       const point = (/** @type {number | null} */ at) => values.replaceChildren(
         h("li.muted", {}, at === null ? "last" : `step ${Math.round(at)}`),
         ...drawn.map((curve) =>
-          h("li", { title: curve.name }, lineOf(curve), number(valueAt(curve, at ?? Infinity)))));
+          h("li", { title: curve.name }, lineOf(curve), number(valueAt(curve, Math.round(at ?? Infinity))))));
       point(null);
       drawing.show(curves(drawn, { label: `${titleOf(name)} over steps`, xLabel: "step", marks, point }));
     });
@@ -122,9 +123,22 @@ function titleOf(name) {
   return words.reduce((title, [prefix, word]) => title.replace(prefix, word), name);
 }
 
-/** @param {Curve} curve @param {number} at @returns {number} The value of the last point up to a step. */
-function valueAt({ x, y }, at) {
-  return y[Math.max(Array.from(x).findLastIndex((each) => each <= at), 0)];
+/**
+ * The value of the last step with one, up to some step: the mean of its records, or the last weight.
+ * @param {Series} series
+ * @param {number} at
+ * @returns {number} NaN if there is none.
+ */
+function valueAt({ steps, values, isStepped }, at) {
+  let [last, sum, size] = [-Infinity, 0, 0];
+  for (const [row, step] of steps.entries()) {
+    const value = values[row];
+    if (value !== value || !(step >= last && step <= at)) continue;
+    if (step > last || isStepped) [last, sum, size] = [step, 0, 0];
+    sum += value;
+    size++;
+  }
+  return sum / size;
 }
 
 /** @param {Table[]} tables @returns {Promise<Change[]>} The same change of several runs is one. */
@@ -148,17 +162,24 @@ async function changesOf(tables) {
 /** @param {Table} table @param {string} name */
 function seriesOf(table, name) {
   const steps = table.numbers("step");
-  const values = table.numbers(name);
-  if (name.startsWith("weights.")) return steppedOf(steps, values);
-  if (!name.startsWith("invalid.")) return averaged(steps, values);
-  // A step without an entry did not fail.
-  const [kinds, step] = [table.codes("kind"), table.values("kind").indexOf("step")];
-  return averaged(steps, values.map((value, row) => (kinds[row] === step ? Number(value > 0) : NaN)));
+  let values = table.numbers(name);
+  if (name.startsWith("weights.")) return { steps, values, ...steppedOf(steps, values) };
+  if (name.startsWith("invalid.")) {
+    // A step without an entry did not fail.
+    const [kinds, step] = [table.codes("kind"), table.values("kind").indexOf("step")];
+    values = values.map((value, row) => (kinds[row] === step ? Number(value > 0) : NaN));
+  }
+  return { steps, values, ...averaged(steps, values) };
+}
+
+/** @param {Float64Array} steps @param {Float64Array} values @returns {Int32Array} The rows with both. */
+function rowsOf(steps, values) {
+  return Int32Array.from(values.keys()).filter((row) => values[row] === values[row] && steps[row] === steps[row]);
 }
 
 /** @param {Float64Array} steps @param {Float64Array} values A weight. @returns {{x: number[], y: number[], isStepped: true}} */
 function steppedOf(steps, values) {
-  const rows = [...values.keys()].filter((row) => values[row] === values[row]);
+  const rows = [...rowsOf(steps, values)];
   const changed = rows.filter((row, place) => values[row] !== values[rows[place - 1]] || place === rows.length - 1);
   return { x: changed.map((row) => steps[row]), y: changed.map((row) => values[row]), isStepped: true };
 }
@@ -170,7 +191,7 @@ function steppedOf(steps, values) {
  * @returns {{x: number[], y: number[], low: number[], high: number[]}}
  */
 function averaged(steps, values) {
-  const rows = Int32Array.from(values.keys()).filter((row) => values[row] === values[row]);
+  const rows = rowsOf(steps, values);
   const [first, last] = extent(Float64Array.from(rows, (row) => steps[row]));
   const width = Math.max(1, Math.ceil((last - first + 1) / POINTS));
   const codes = Int32Array.from(steps, (step) => Math.floor((step - first) / width));
