@@ -74,13 +74,11 @@ export class DiffView extends HTMLElement {
     const opener = (/** @type {string} */ list, /** @type {number} */ row) => h("button.link", {
       "data-key": `${list} ${row}`, onclick: () => address.change({ row }),
     }, inline(ids.get(row) ?? `line ${row + 1}`, 40));
-    const moves = moved.map((row) => h("tr", {},
-      h("th", { scope: "row" }, opener("moved", row)),
-      ...[number(before[row]), number(after[row]), signed(difference[row])].map((text) => h("td.number", {}, text))));
-    const flipped = (flips?.clearest ?? []).map(([a, b]) => h("tr", {},
-      h("td", {}, inline(table.values("group")[table.codes("group")[a]], 40)),
-      ...[a, b].flatMap((row) => [
-        h("td", {}, opener("flip", row)), h("td", {}, `${brief(before[row])} → ${brief(after[row])}`)])));
+    const moves = moved.map((row) =>
+      [opener("moved", row), number(before[row]), number(after[row]), signed(difference[row])]);
+    const flipped = (flips?.clearest ?? []).map(([a, b]) => [
+      inline(table.values("group")[table.codes("group")[a]], 40),
+      ...[a, b].flatMap((row) => [opener("flip", row), `${brief(before[row])} → ${brief(after[row])}`])]);
     const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index + 1}. ${each.info.name}`;
     const part = (/** @type {string} */ name, /** @type {string} */ title, /** @type {HTMLElement} */ body) =>
       card(name, title, null, h("div.body", {}, body));

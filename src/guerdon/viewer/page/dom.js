@@ -103,16 +103,22 @@ export function card(name, title, aside, ...body) {
 }
 
 /**
- * A table whose first columns are text, and whose others are numbers.
+ * A table whose first columns are text, and whose others are numbers. The first cell of a line is its title.
  * @param {string} name Its class.
  * @param {Child[]} titles
  * @param {number} texts How many columns are of text.
- * @param {HTMLElement[]} lines
+ * @param {(Child | Child[])[][]} lines What is in the cells.
  * @returns {HTMLElement}
  */
 export function tableOf(name, titles, texts, lines) {
-  const head = titles.map((title, place) => h(place < texts ? "th" : "th.number", { scope: "col" }, title));
-  return h(`table.${name}`, {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...lines));
+  const row = (/** @type {(Child | Child[])[]} */ line, /** @type {"col" | "row"} */ scope) =>
+    h("tr", {}, ...line.map((content, place) => {
+      const isTitle = scope === "col" || place === 0;
+      const tag = `${isTitle ? "th" : "td"}${place < texts ? "" : ".number"}`;
+      return h(tag, { scope: isTitle && scope }, ...[content].flat());
+    }));
+  const body = lines.map((line) => row(line, "row"));
+  return h(`table.${name}`, {}, h("thead", {}, row(titles, "col")), h("tbody", {}, ...body));
 }
 
 /**

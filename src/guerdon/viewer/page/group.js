@@ -186,16 +186,14 @@ export class GroupView extends HTMLElement {
     const lines = entries.map((entry) => {
       const { place, row, step } = entry;
       const action = assistantTurns(row._rollout?.messages ?? [])[step.index];
-      return h("tr", { class: entry === chosen ? "current" : null },
-        h("th", { scope: "row" }, h("button.link", {
-          "aria-pressed": entry === chosen, "data-key": `entry ${place} ${step.index}`,
-          title: "Show how this advantage is computed",
-          onclick: () => address.change({ rollout: place, step: step.index }, { replace: true }),
-        }, inline(row.id ?? place, 30), ` · ${step.index}`)),
-        h("td.action", {}, action ? inline(actionText(action), 90) : ""),
-        h("td.number", {}, number(step.reward)), h("td.number", {}, number(step.return_)),
-        h("td.number", {},
-          h("i.swatch", { style: { background: signedColor(step.advantage, most) } }), signed(step.advantage)));
+      const title = h("button.link", {
+        "aria-pressed": entry === chosen, "data-key": `entry ${place} ${step.index}`,
+        title: "Show how this advantage is computed",
+        onclick: () => address.change({ rollout: place, step: step.index }, { replace: true }),
+      }, inline(row.id ?? place, 30), ` · ${step.index}`);
+      const swatch = h("i.swatch", { style: { background: signedColor(step.advantage, most) } });
+      return [title, action && inline(actionText(action), 90), number(step.reward), number(step.return_),
+        [swatch, signed(step.advantage)]];
     });
     const titles = ["step", "action", "reward", "return", "advantage"];
     return h("div", {}, scrolled("wide", "Steps", tableOf("steps", titles, 2, lines)),

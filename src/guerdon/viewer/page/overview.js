@@ -208,15 +208,15 @@ export class Overview extends HTMLElement {
     const columns = names.map((name) => table.numbers(name));
     const cell = (/** @type {number} */ y, /** @type {number} */ x) => {
       const value = correlation(columns[y], columns[x], rows);
-      return h("td", {}, h("button.cell", {
+      return h("button.cell", {
         title: `${names[y]} and ${names[x]}`, "data-key": `r ${names[y]} ${names[x]}`,
         style: { background: signedColor(value, 1, 50) },
         onclick: () => address.change({ x: names[x], y: names[y] }, { replace: true }),
-      }, Number.isNaN(value) ? "–" : (Math.round(100 * value) / 100 + 0).toFixed(2)));
+      }, Number.isNaN(value) ? "–" : (Math.round(100 * value) / 100 + 0).toFixed(2));
     };
     const heading = (/** @type {string} */ name) => h("span", { title: name }, inline(shortName(name)));
-    const lines = names.slice(1).map((name, index) => h("tr", {}, h("th", { scope: "row" }, heading(name)),
-      ...names.slice(0, index + 1).map((_, x) => cell(index + 1, x))));
+    const lines = names.slice(1).map((name, index) =>
+      [heading(name), ...names.slice(0, index + 1).map((_, x) => cell(index + 1, x))]);
     const { body } = this.#parts.correlations;
     replaceContent(body, names.length > 1
       ? tableOf("matrix", ["", ...names.slice(0, -1).map(heading)], names.length, lines)
@@ -254,7 +254,7 @@ function intervalTitle() {
  * Lines of a table: a button, the mean with its 95 % interval, the same as a bar, and more cells.
  * @param {Entry[]} entries
  * @param {(entry: Entry) => Child[]} others
- * @returns {HTMLElement[]}
+ * @returns {(Child | Child[])[][]}
  */
 function meanLines(entries, others) {
   const ends = entries.flatMap(({ mean: { mean, half } }) => [mean, mean - half, mean + half]).filter(Number.isFinite);
@@ -270,8 +270,7 @@ function meanLines(entries, others) {
       h("i.point", { style: { left: at(mean) } }));
     const pick = h("button.link", { "data-key": entry.name, "aria-pressed": entry.isChosen, onclick: entry.onclick },
       inline(entry.text, 80));
-    return h("tr", {}, h("th", { scope: "row" }, pick),
-      h("td.number", {}, number(mean), h("small", {}, size > 1 ? ` ± ${number(half)}` : "")),
-      h("td", {}, bar), ...others(entry).map((each) => h("td.number", {}, each)));
+    const interval = h("small", {}, size > 1 ? ` ± ${number(half)}` : "");
+    return [pick, [number(mean), interval], bar, ...others(entry)];
   });
 }

@@ -37,9 +37,8 @@ export class TrainingView extends HTMLElement {
     const changes = await changesOf(shown);
     this.#showRuns(logs, shown, address);
     this.#showCurves(logs, shown, sortedMetrics(names, shown), changes);
-    const lines = changes.map(({ step, runs, text, who }, place) => h("tr", {},
-      h("td", {}, String(place + 1)), h("td", {}, count(step)), h("td", {}, inline(text, 200)),
-      h("td", {}, inline(runs.join(", "), 200)), h("td", {}, inline(who ?? "", 60))));
+    const lines = changes.map(({ step, runs, text, who }, place) =>
+      [String(place + 1), count(step), inline(text, 200), inline(runs.join(", "), 200), inline(who ?? "", 60)]);
     const table = tableOf("updates", ["mark", "step", "change", "runs", "by"], 5, lines);
     replaceContent(this.#changes, lines.length > 0
       && card("changed", "Changes of the configuration", null, scrolled("wide", "Changes", table)));
@@ -210,12 +209,11 @@ export class ArenaView extends HTMLElement {
     const label = `Learning curves in ${world}`;
     const drawing = plot("tall", curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
     const lines = valid.map((row, place) => {
-      const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)];
+      const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)].map(brief);
       const name = h("button.link", {
         "aria-pressed": !hidden.has(row.method), "data-key": `method ${row.method}`, onclick: toggle(row.method),
       }, lineOf(drawn[place]), inline(row.method));
-      return h("tr", {}, h("th", { scope: "row" }, name), ...numbers.map((value) => h("td.number", {}, brief(value))),
-        h("td.number", {}, `${Math.round(100 * row.coverage)} %`));
+      return [name, ...numbers, `${Math.round(100 * row.coverage)} %`];
     });
     const failed = rows.filter((row) => row.error).map((row) => failureNote(row.error, row.method));
     const titles = ["method", "rate", "updates to target", "area", "at the end", "steps with credit"];

@@ -63,19 +63,17 @@ export class Weights extends HTMLElement {
     });
     const exact = /** @type {HTMLInputElement} */ (box("number"));
     const isEmpty = !Object.keys(config ?? {}).length;
-    return h("tr", {},
-      h("th", { scope: "row" }, h("b", {}, inline(name, 60)), h("p.about", {}, inline(rubric, 80)),
-        isEmpty ? null : folded("configuration", () => code(JSON.stringify(config, null, 2)))),
-      h("td", {}, when), h("td", {}, schedule ? code(JSON.stringify(schedule)) : h("span.muted", {}, "none")),
-      h("td.number", {}, h("span.setting", {}, box("range"), exact)), h("td.number", {}, number(effective ?? weight)));
+    const title = [h("b", {}, inline(name, 60)), h("p.about", {}, inline(rubric, 80)),
+      isEmpty ? null : folded("configuration", () => code(JSON.stringify(config, null, 2)))];
+    return [title, when, schedule ? code(JSON.stringify(schedule)) : h("span.muted", {}, "none"),
+      h("span.setting", {}, box("range"), exact), number(effective ?? weight)];
   }
 
   /** @param {Config[]} changes */
   #showChanges(changes) {
     const lines = changes.toReversed().flatMap(({ when, by, changes: values }) =>
-      values.map((/** @type {Config} */ each) => h("tr", {},
-        h("th", { scope: "row" }, new Date(when).toLocaleString()), h("td", {}, inline(by, 60)), h("td", {}, inline(each.what, 100)),
-        h("td.number", {}, inline(each.from, 60)), h("td.number", {}, inline(each.to, 60)))));
+      values.map((/** @type {Config} */ { what, from, to }) =>
+        [new Date(when).toLocaleString(), inline(by, 60), inline(what, 100), inline(from, 60), inline(to, 60)]));
     replaceContent(this.#changes, lines.length
       ? scrolled("wide", "Changes", tableOf("audit", ["when", "by", "what", "from", "to"], 3, lines))
       : empty("Nothing was changed since the server started."));
