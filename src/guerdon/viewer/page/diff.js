@@ -64,7 +64,7 @@ export class DiffView extends HTMLElement {
     const moved = [...rows].filter((row) => Math.abs(difference[row]) > 0)
       .sort((a, b) => Math.abs(difference[b]) - Math.abs(difference[a]) || a - b).slice(0, MOVED);
     const amount = (/** @type {(row: number) => boolean} */ test) => count(rows.filter(test).length);
-    const codes = table.columns.get("group")?.type === "category" ? table.codes("group") : null;
+    const codes = table.type("group") === "category" ? table.codes("group") : null;
     const flips = flipsOf(pairs, rows, codes);
     const both = rows.filter((row) => difference[row] === difference[row]);
     const [own, theirs] = [meanOf(before, both).mean, meanOf(after, both).mean];
@@ -77,7 +77,7 @@ export class DiffView extends HTMLElement {
     const moves = moved.map((row) =>
       [opener("moved", row), number(before[row]), number(after[row]), signed(difference[row])]);
     const flipped = (flips?.clearest ?? []).map(([a, b]) => [
-      inline(table.values("group")[table.codes("group")[a]], 40),
+      inline(table.value("group", a), 40),
       ...[a, b].flatMap((row) => [opener("flip", row), `${brief(before[row])} → ${brief(after[row])}`])]);
     const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index + 1}. ${each.info.name}`;
     const part = (/** @type {string} */ name, /** @type {string} */ title, /** @type {HTMLElement} */ body) =>

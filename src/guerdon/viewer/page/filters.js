@@ -17,10 +17,10 @@ const INTERVAL = /^([[(])([^,]*),([^,]*)([\])])$/;
  * @returns {((row: number) => boolean)[]}
  */
 export function testsOf(table, filters) {
-  const known = [...filters].filter(([name]) => (table.columns.get(name)?.type ?? "text") !== "text");
+  const known = [...filters].filter(([name]) => (table.type(name) ?? "text") !== "text");
   return known.map(([name, alternatives]) => {
     const keepsNone = alternatives.includes(NONE);
-    if (table.columns.get(name)?.type === "category") {
+    if (table.type(name) === "category") {
       const [codes, kept] = [table.codes(name), codesOf(table, name, alternatives)];
       return (row) => (codes[row] < 0 ? keepsNone : kept.has(codes[row]));
     }

@@ -31,7 +31,7 @@ export class GroupView extends HTMLElement {
   async show(context) {
     const { table, address } = context;
     this.#context = context;
-    if (table.columns.get("group")?.type !== "category") {
+    if (table.type("group") !== "category") {
       replaceContent(this, empty("The rows of this file have no groups, or too many to list them."));
       return;
     }

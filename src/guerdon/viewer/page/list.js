@@ -227,11 +227,10 @@ function columnsOf(table, components) {
   /** @param {string} kind @param {string} name @param {Column["show"]} show @returns {Column[]} */
   const column = (kind, name, show) => (name === "text" || table.has(name) ? [{ kind, name, show }] : []);
   const most = greatest(scores);
-  const isCategory = table.columns.get("group")?.type === "category";
-  const groupOf = (/** @type {number} */ row) => table.values("group")[table.codes("group")[row]];
+  const isCategory = table.type("group") === "category";
   return [
     ...column("id", "id", (row, known) => (known ? inline(known.id ?? `line ${row + 1}`, 60) : "…")),
-    ...column("group", "group", (row, known) => inline((isCategory ? groupOf(row) : known?.group) ?? "", 40)),
+    ...column("group", "group", (row, known) => inline((isCategory ? table.value("group", row) : known?.group) ?? "", 40)),
     ...scores.flatMap((name) => column("score", name, (row) => scoreMark(table.numbers(name)[row], most))),
     ...["difference", "advantage.mean"].flatMap((name) =>
       column("signed", name, (row) => numberMark(table.numbers(name)[row], greatest([name]), signed))),

@@ -238,7 +238,7 @@ customElements.define("g-overview", Overview);
 /** @param {import("./table.js").Table} table @param {string} name @returns {import("./plots.js").Axis} */
 function axisOf(table, name) {
   const label = shortName(name);
-  if (!table.named("category").includes(name)) return { values: table.numbers(name), domain: table.extent(name), label };
+  if (table.type(name) === "number") return { values: table.numbers(name), domain: table.extent(name), label };
   const names = table.values(name);
   // The rows of a value are spread around its place, so that their number can be seen.
   const values = table.once(`spread ${name}`, () => Float64Array.from(table.codes(name),

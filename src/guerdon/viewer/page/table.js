@@ -30,7 +30,12 @@ export class Table {
     return this.columns.has(name);
   }
 
-  /** @param {"number" | "category" | "text"} type @returns {string[]} */
+  /** @param {string} name @returns {ColumnInfo["type"] | undefined} Undefined if there is no such column. */
+  type(name) {
+    return this.columns.get(name)?.type;
+  }
+
+  /** @param {ColumnInfo["type"]} type @returns {string[]} */
   named(type) {
     return this.info.columns.filter((each) => each.type === type).map((each) => each.name);
   }
@@ -51,7 +56,7 @@ export class Table {
    * @param {string[]} names
    */
   async load(names) {
-    const known = names.filter((name) => this.has(name) && this.columns.get(name)?.type !== "text");
+    const known = names.filter((name) => this.has(name) && this.type(name) !== "text");
     const missing = [...new Set(known)].filter((name) => !this.#fetching.has(name));
     if (missing.length) {
       const request = this.source.columns(this.info.index, missing).then((arrays) => {
@@ -76,6 +81,11 @@ export class Table {
   /** @param {string} name @returns {string[]} */
   values(name) {
     return this.columns.get(name)?.values ?? [];
+  }
+
+  /** @param {string} name @param {number} row @returns {string | undefined} The value of a row. */
+  value(name, row) {
+    return this.values(name)[this.codes(name)[row]];
   }
 
   /**
@@ -114,15 +124,14 @@ export class Table {
 
   /** @param {string} name @param {boolean} isReversed @returns {Promise<Int32Array>} */
   async #computeOrder(name, isReversed) {
-    const type = this.columns.get(name)?.type;
-    if (type === undefined) return this.all;
-    if (type === "text") {
+    if (!this.has(name)) return this.all;
+    if (this.type(name) === "text") {
       const order = await this.source.order(this.info.index, name);
       return isReversed ? order.slice().reverse() : order;
     }
     await this.load([name]);
     const ranks = this.ranks(name);
-    const keys = type === "number" ? this.numbers(name)
+    const keys = this.type(name) === "number" ? this.numbers(name)
       : Float64Array.from(this.codes(name), (code) => ranks[code] ?? NaN);
     const sign = isReversed ? -1 : 1;
     const present = this.all.filter((row) => keys[row] === keys[row]);
