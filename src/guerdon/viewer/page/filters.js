@@ -71,12 +71,12 @@ export function partsOf(value) {
  * @param {string[] | undefined} alternatives
  * @param {string} clicked
  * @param {boolean} isAdded Whether the other alternatives stay.
- * @returns {string[] | null} Null if no alternative is left.
+ * @returns {string[]}
  */
 export function toggled(alternatives = [], clicked, isAdded) {
   const others = alternatives.filter((each) => each !== clicked);
-  if (others.length < alternatives.length) return isAdded && others.length ? others : null;
-  return isAdded ? [...others, clicked] : [clicked];
+  const kept = isAdded ? others : [];
+  return others.length < alternatives.length ? kept : [...kept, clicked];
 }
 
 /**

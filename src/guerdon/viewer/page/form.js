@@ -1,6 +1,6 @@
 /** Forms that are made from JSON Schemas, and the values that are typed into them. */
 
-import { h, replaceContent } from "./dom.js";
+import { choice, h, replaceContent } from "./dom.js";
 import { inline } from "./text.js";
 
 /** @typedef {Record<string, any>} Schema */
@@ -133,11 +133,8 @@ function alternatives(options, place) {
     chosen = option ? controlOf(option, { ...place, isRequired: true }) : null;
     replaceContent(slot, chosen?.element);
   };
-  const select = h("select", {
-    "aria-label": "kind", onchange: () => show(/** @type {HTMLSelectElement} */ (select).value),
-  }, ...values.map((name) => h("option", { value: name }, name)));
   show(values[0]);
-  return { element: h("div.fields", {}, select, slot), read: () => chosen?.read() };
+  return { element: h("div.fields", {}, choice("kind", values, values[0], show), slot), read: () => chosen?.read() };
 }
 
 /** @param {unknown[]} values @param {unknown} initial @param {Place} place @returns {Control} */

@@ -2,7 +2,7 @@
 
 import { advantageOf, formulaOf, statisticsOf } from "./advantage.js";
 import { card, empty, h, pager, replaceContent, scrolled, shorten, tableOf } from "./dom.js";
-import { signedColor } from "./plots.js";
+import { reachOf, signedColor } from "./plots.js";
 import { assistantTurns, barStyle, messageView, scoreOf, stepsOf } from "./rollout.js";
 import { actionText, messageText } from "./source.js";
 import { failureNote } from "./status.js";
@@ -29,15 +29,13 @@ export class GroupView extends HTMLElement {
 
   /** @param {Context} context */
   async show(context) {
-    const { table, address } = context;
+    const { table } = context;
     this.#context = context;
-    if (table.type("group") !== "category") {
-      replaceContent(this, empty("The rows of this file have no groups, or too many to list them."));
-      return;
-    }
     await table.load(["group", "score"]);
     const name = this.#nameOf(context);
-    if (name === undefined) return replaceContent(this, empty("The rows of this file have no groups."));
+    if (name === undefined) {
+      return replaceContent(this, empty("The rows of this file have no groups, or too many to list them."));
+    }
     const key = `${table.info.index} ${table.info.version} ${name}`;
     if (this.#key !== key) {
       const at = groupsOf(table).get(name) ?? [];
@@ -55,9 +53,10 @@ export class GroupView extends HTMLElement {
    */
   #nameOf({ address, table }) {
     const groups = groupsOf(table);
+    if (!groups.size) return undefined;
     if (groups.has(address.get("group"))) return address.get("group");
-    const code = table.codes("group")[address.integer("row") ?? -1] ?? -1;
-    if (code >= 0) return table.values("group")[code];
+    const own = table.value("group", address.integer("row") ?? -1);
+    if (own !== undefined) return own;
     const scores = table.has("score") ? table.numbers("score") : null;
     const differs = (/** @type {number[]} */ [first, ...others]) =>
       others.some((row) => Math.abs((scores?.[row] ?? 0) - (scores?.[first] ?? 0)) > 0);
@@ -89,7 +88,7 @@ export class GroupView extends HTMLElement {
     const place = names.indexOf(this.#nameOf(this.#context) ?? "");
     const next = names[Math.min(Math.max(place + step, 0), names.length - 1)];
     const others = { row: null, anchor: null, step: null, rollout: null };
-    this.#context.address.change({ group: next, ...others }, { replace: true });
+    if (next !== undefined) this.#context.address.change({ group: next, ...others }, { replace: true });
   }
 
   // Side by side -----------------------------------------------------------------------------------
@@ -102,7 +101,7 @@ export class GroupView extends HTMLElement {
     const known = keys.filter((own) => own.length > 0);
     const same = known.length > 1 ? Math.min(...known.map((own) => commonPrefix(own, known[0]))) : 0;
     const steps = shown.map(stepsOf);
-    const most = Math.max(1e-9, ...steps.flat().map((each) => Math.abs(each.advantage ?? each.reward ?? 0)));
+    const most = reachOf(steps.flat().map(({ advantage, reward }) => advantage ?? reward));
     const lanes = shown.map((row, place) => {
       const open = address.link({ view: "rollout", row: this.#at[place], group: null, step: null });
       const strip = steps[place].map(({ isFailed, advantage, reward }) =>
@@ -145,7 +144,7 @@ export class GroupView extends HTMLElement {
   #steps({ address }) {
     const entries = this.#rows.flatMap((row, place) => stepsOf(row).map((step) => ({ place, row, step })));
     if (!entries.some(({ step }) => step.advantage !== null)) return null;
-    const most = Math.max(1e-9, ...entries.map(({ step }) => Math.abs(step.advantage ?? 0)));
+    const most = reachOf(entries.map(({ step }) => step.advantage));
     const states = Map.groupBy(entries.filter(({ step }) => step.anchor !== null), ({ step }) => step.anchor);
     const shared = [...states].filter(([, own]) => own.length > 1);
     if (!shared.length) {
@@ -240,7 +239,7 @@ customElements.define("g-group", GroupView);
 /** @param {import("./table.js").Table} table @returns {Map<string, number[]>} The rows of each group. */
 function groupsOf(table) {
   const [values, codes] = [table.values("group"), table.codes("group")];
-  const rows = () => [...table.all].filter((row) => codes[row] >= 0);
+  const rows = () => (table.type("group") === "category" ? [...table.all].filter((row) => codes[row] >= 0) : []);
   return table.once("groups", () => Map.groupBy(rows(), (row) => values[codes[row]]));
 }
 

@@ -2,7 +2,7 @@
 
 import { h, replaceContent } from "./dom.js";
 import { shortName } from "./filters.js";
-import { signedColor } from "./plots.js";
+import { reachOf, signedColor } from "./plots.js";
 import { brief, inline, number, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -222,18 +222,17 @@ customElements.define("g-list", List);
 /** @param {import("./table.js").Table} table @param {string[]} components @returns {Column[]} */
 function columnsOf(table, components) {
   const scores = ["score", "before", "after"].filter((name) => table.has(name));
-  const greatest = (/** @type {string[]} */ names) =>
-    Math.max(1e-9, ...names.flatMap((name) => table.extent(name)).map((each) => Math.abs(each) || 0));
+  const reach = (/** @type {string[]} */ names) => reachOf(names.flatMap((name) => table.extent(name)));
   /** @param {string} kind @param {string} name @param {Column["show"]} show @returns {Column[]} */
   const column = (kind, name, show) => (name === "text" || table.has(name) ? [{ kind, name, show }] : []);
-  const most = greatest(scores);
+  const most = reach(scores);
   const isCategory = table.type("group") === "category";
   return [
     ...column("id", "id", (row, known) => (known ? inline(known.id ?? `line ${row + 1}`, 60) : "…")),
     ...column("group", "group", (row, known) => inline((isCategory ? table.value("group", row) : known?.group) ?? "", 40)),
     ...scores.flatMap((name) => column("score", name, (row) => scoreMark(table.numbers(name)[row], most))),
     ...["difference", "advantage.mean"].flatMap((name) =>
-      column("signed", name, (row) => numberMark(table.numbers(name)[row], greatest([name]), signed))),
+      column("signed", name, (row) => numberMark(table.numbers(name)[row], reach([name]), signed))),
     ...components.flatMap((name) =>
       column("component", name, (row) => numberMark(table.numbers(name)[row], 1, brief))),
     ...column("turns", "turns", (row) => String(table.numbers("turns")[row] || "")),

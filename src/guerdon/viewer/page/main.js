@@ -210,8 +210,8 @@ export class App extends HTMLElement {
 
   #shortcuts() {
     const move = (/** @type {number} */ step) => () => this.#moved.move?.(step);
-    const views = ["overview", "list", "rollout", "group", "diff"].map((view) => (
-      { key: view[0], about: view, run: () => this.#address.change({ view, step: null }) }));
+    const views = VIEWS.rows.map((view) =>
+      ({ key: view[0], about: view, run: () => this.#address.change({ view, step: null }) }));
     return [
       { key: "j", about: "next row, or next group", run: move(1) },
       { key: "k", about: "previous row, or previous group", run: move(-1) },

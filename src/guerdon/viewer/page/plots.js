@@ -103,6 +103,11 @@ export function signedColor(value, greatest, strongest = 100) {
   return `color-mix(in oklab, var(${hue}) ${(share * strongest).toFixed(1)}%, var(--neutral))`;
 }
 
+/** @param {(number | null | undefined)[]} values @returns {number} How far from 0 they are at most, for scales: never 0. */
+export function reachOf(values) {
+  return Math.max(1e-9, ...values.map((value) => Math.abs(value || 0)));
+}
+
 /**
  * A bar from the middle of its box: to the right if the number is positive, else to the left.
  * @param {number | null} value
@@ -282,6 +287,18 @@ function padded([low, high]) {
 }
 
 /**
+ * Where the pointer is in a picture, at most at the edges of a box in it.
+ * @param {SVGElement} picture
+ * @param {Box} box
+ * @param {PointerEvent} event
+ * @returns {[x: number, y: number]}
+ */
+function pointIn(picture, { left, right, top, bottom }, { clientX, clientY }) {
+  const from = picture.getBoundingClientRect();
+  return [Math.min(Math.max(clientX - from.left, left), right), Math.min(Math.max(clientY - from.top, top), bottom)];
+}
+
+/**
  * Lets the pointer draw a rectangle.
  * @param {SVGElement} picture
  * @param {Box} box
@@ -292,28 +309,24 @@ function brush(picture, box, done) {
   let start = null;
   const rectangle = svg("path.selection");
   picture.append(rectangle);
-  /** @param {PointerEvent} event @returns {[number, number]} */
-  const place = ({ clientX, clientY }) => {
-    const { left, top } = picture.getBoundingClientRect();
-    return [
-      Math.min(Math.max(clientX - left, box.left), box.right),
-      Math.min(Math.max(clientY - top, box.top), box.bottom),
-    ];
+  const end = () => {
+    start = null;
+    rectangle.setAttribute("d", "");
   };
+  picture.addEventListener("pointercancel", end); // a finger that scrolls the page
   picture.addEventListener("pointerdown", (event) => {
-    start = place(event);
+    start = pointIn(picture, box, event);
     picture.setPointerCapture(event.pointerId);
   });
   picture.addEventListener("pointermove", (event) => {
     if (start === null) return;
-    const [x, y] = place(event);
+    const [x, y] = pointIn(picture, box, event);
     rectangle.setAttribute("d", `M${start}H${x}V${y}H${start[0]}Z`);
   });
   picture.addEventListener("pointerup", (event) => {
     if (start === null) return;
-    const [[x, y], [a, b]] = [place(event), start];
-    start = null;
-    rectangle.setAttribute("d", "");
+    const [[x, y], [a, b]] = [pointIn(picture, box, event), start];
+    end();
     if (Math.abs(x - a) < 4 || Math.abs(y - b) < 4) return;
     done(Math.min(x, a), Math.max(x, a), Math.min(y, b), Math.max(y, b));
   });
@@ -330,7 +343,7 @@ function brush(picture, box, done) {
  */
 
 // The colours of Okabe and Ito can be distinguished by the colour-blind; dashes are a second difference.
-export const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
+const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2", "1 2"];
 
 /** @param {number} place Which of several curves, from 0. @returns {{color: string, dash: string}} */
@@ -380,12 +393,12 @@ function marksOf(marks, x, { right, top, bottom }) {
 }
 
 /** @param {SVGElement} picture @param {Scale} x @param {Box} box @param {(x: number | null) => void} point */
-function listenToPointer(picture, x, { left, right, top, bottom }, point) {
+function listenToPointer(picture, x, box, point) {
   const line = svg("path.pointer");
   picture.append(line);
-  picture.addEventListener("pointermove", ({ clientX }) => {
-    const at = Math.min(Math.max(clientX - picture.getBoundingClientRect().left, left), right);
-    line.setAttribute("d", `M${at} ${top}V${bottom}`);
+  picture.addEventListener("pointermove", (event) => {
+    const [at] = pointIn(picture, box, event);
+    line.setAttribute("d", `M${at} ${box.top}V${box.bottom}`);
     point(x.invert(at));
   });
   picture.addEventListener("pointerleave", () => {

@@ -1,7 +1,7 @@
 /** One rollout: its messages, and beside each turn its numbers and its tree. */
 
 import { empty, h, pager, replaceContent, scrolled } from "./dom.js";
-import { gauge, signedColor } from "./plots.js";
+import { gauge, reachOf, signedColor } from "./plots.js";
 import { messageText } from "./source.js";
 import { failureNote } from "./status.js";
 import { treeOf, treeView } from "./tree.js";
@@ -57,8 +57,7 @@ export function assistantTurns(messages) {
 
 /** @param {StepNumbers[]} steps @returns {number} The greatest size of an advantage, return or reward. */
 export function greatest(steps) {
-  const sizes = steps.flatMap((each) => [each.reward, each.return_, each.advantage]).map((each) => Math.abs(each ?? 0));
-  return Math.max(1e-9, ...sizes);
+  return reachOf(steps.flatMap(({ reward, return_, advantage }) => [reward, return_, advantage]));
 }
 
 /** The view of one row. */
@@ -114,8 +113,8 @@ export class RolloutView extends HTMLElement {
     const steps = stepsOf(row);
     const messages = row._rollout?.messages ?? [];
     const { messages: _, id: __, group: ___, ...columns } = row._rollout ?? {};
-    const [short, long] = [true, false].map((isShort) =>
-      Object.entries(columns).filter(([, value]) => isShort === asText(value).length <= MAX_FACT));
+    const { short = [], long = [] } = Object.groupBy(Object.entries(columns),
+      ([, value]) => (asText(value).length <= MAX_FACT ? "short" : "long"));
     const size = row._too_large ?? row._rollout?._too_large;
     const notes = [
       size && h("p.note", {}, `This row has ${count(size)} bytes, which is more than is shown.`),
@@ -143,7 +142,7 @@ export class RolloutView extends HTMLElement {
   #strip(steps) {
     const hasAdvantage = steps.some((each) => each.advantage !== null);
     const name = hasAdvantage ? "advantage" : "reward";
-    const most = Math.max(1e-9, ...steps.map((each) => Math.abs(each[name] ?? 0)));
+    const most = reachOf(steps.map((step) => step[name]));
     const cells = steps.map((step) =>
       h(step.isFailed ? "button.step.failed" : "button.step", {
         "data-step": step.index, "data-key": `step ${step.index}`,
@@ -277,7 +276,7 @@ export function messageView(message, toolName) {
   const known = ["system", "developer", "user", "assistant", "tool", "function"].includes(role);
   const name = message.name ?? toolName;
   return h(`article.message.${known ? role : "unknown"}`, {},
-    h("header", {}, h("span.role", {}, ...[inline(role, 30)]), name && h("span.muted", {}, inline(name, 60))),
+    h("header", {}, h("span.role", {}, inline(role, 30)), name && h("span.muted", {}, inline(name, 60))),
     message.reasoning_content ? folded("reasoning", () => prose(String(message.reasoning_content))) : null,
     ...contentView(message, role),
     ...(message.tool_calls ?? []).map(callView));
@@ -338,11 +337,11 @@ function callView(call) {
 function argumentsView(text) {
   const shown = laidOut(text);
   if (shown === null) return [code(text)];
-  const [long, others] = [true, false].map((isLong) =>
-    Object.entries(JSON.parse(shown)).filter(([, value]) => isLong === String(value).includes("\n")));
-  if (!long.length) return [code(shown)];
+  const { long, short } = Object.groupBy(Object.entries(JSON.parse(shown)),
+    ([, value]) => (String(value).includes("\n") ? "long" : "short"));
+  if (!long) return [code(shown)];
   return [
-    ...(others.length ? [code(JSON.stringify(Object.fromEntries(others), null, 2))] : []),
+    ...(short ? [code(JSON.stringify(Object.fromEntries(short), null, 2))] : []),
     ...long.flatMap(([name, value]) => [h("p.about", {}, inline(name, 80)), code(asText(value))]),
   ];
 }

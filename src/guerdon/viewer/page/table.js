@@ -231,7 +231,7 @@ export function extent(numbers) {
  * @param {number} [most]
  * @returns {Bin[]} Each with the text of its filter.
  */
-export function binsOf(numbers, most = 24) {
+function binsOf(numbers, most = 24) {
   /** @type {Set<number>} */
   const distinct = new Set();
   for (const value of numbers) {

@@ -1,6 +1,7 @@
 /** The log of training runs over their steps, and the learning curves of the arena. */
 
 import { card, choice, h, replaceContent, scrolled, shorten, tableOf } from "./dom.js";
+import { toggled } from "./filters.js";
 import { curves, lineOf, plot, styleOf } from "./plots.js";
 import { failureNote } from "./status.js";
 import { extent, meansBy } from "./table.js";
@@ -131,8 +132,7 @@ async function changesOf(tables) {
   /** @type {Map<string, Change>} */
   const changes = new Map();
   for (const table of tables) {
-    const code = table.values("kind").indexOf("config");
-    const at = [...table.all].filter((row) => code >= 0 && table.codes("kind")[row] === code).slice(0, CHANGES);
+    const at = [...table.all].filter((row) => table.value("kind", row) === "config").slice(0, CHANGES);
     const rows = at.length ? await table.source.rows(table.info.index, at) : [];
     for (const { step, change = {} } of rows) {
       const text = `${change.what}: ${asText(change.from)} → ${asText(change.to)}`;
@@ -151,8 +151,7 @@ function seriesOf(table, name) {
   if (name.startsWith("weights.")) return steppedOf(steps, values);
   if (!name.startsWith("invalid.")) return averaged(steps, values);
   // A step without an entry did not fail.
-  const [kinds, step] = [table.codes("kind"), table.values("kind").indexOf("step")];
-  return averaged(steps, values.map((value, row) => (kinds[row] === step ? Number(value > 0) : NaN)));
+  return averaged(steps, values.map((value, row) => (table.value("kind", row) === "step" ? Number(value > 0) : NaN)));
 }
 
 /** @param {Float64Array} steps @param {Float64Array} values A weight. @returns {{x: number[], y: number[], isStepped: true}} */
@@ -192,26 +191,23 @@ export class ArenaView extends HTMLElement {
     await table.load(["world"]);
     const worlds = table.values("world");
     const world = worlds.includes(address.get("world")) ? address.get("world") : worlds[0];
-    const code = worlds.indexOf(world);
-    const at = [...table.codes("world")].flatMap((each, row) => (each === code ? [row] : []));
+    const at = [...table.all].filter((row) => table.value("world", row) === world);
     const rows = at.length ? await table.source.rows(table.info.index, at.slice(0, 200)) : [];
     if (this.#context !== context) return;
     const valid = rows.filter((row) => row.curve);
     valid.sort((a, b) => median(b.area) - median(a.area));
-    const hidden = new Set(address.parameters.getAll("without"));
-    const hasBands = valid.length - hidden.size <= BANDS;
+    const hidden = address.parameters.getAll("without");
+    const hasBands = valid.length - hidden.length <= BANDS;
     const drawn = valid.map((row, place) => learningCurve(row, place, hasBands));
-    const toggle = (/** @type {string} */ name) => () => {
-      const others = [...hidden].filter((each) => each !== name);
-      address.change({ without: hidden.has(name) ? others : [...hidden, name] }, { replace: true });
-    };
-    const shown = drawn.filter((each) => !hidden.has(each.name));
+    const toggle = (/** @type {string} */ name) => () =>
+      address.change({ without: toggled(hidden, name, true) }, { replace: true });
+    const shown = drawn.filter((each) => !hidden.includes(each.name));
     const label = `Learning curves in ${world}`;
     const drawing = plot("tall", curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
     const lines = valid.map((row, place) => {
       const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)].map(brief);
       const name = h("button.link", {
-        "aria-pressed": !hidden.has(row.method), "data-key": `method ${row.method}`, onclick: toggle(row.method),
+        "aria-pressed": !hidden.includes(row.method), "data-key": `method ${row.method}`, onclick: toggle(row.method),
       }, lineOf(drawn[place]), inline(row.method));
       return [name, ...numbers, `${Math.round(100 * row.coverage)} %`];
     });
