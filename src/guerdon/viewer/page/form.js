@@ -139,7 +139,7 @@ function alternatives(options, place) {
 
 /** @param {unknown[]} values @param {unknown} initial @param {Place} place @returns {Control} */
 function selectOf(values, initial, { isRequired }) {
-  const shown = isRequired || initial !== undefined ? values : [undefined, ...values];
+  const shown = isRequired || values.includes(initial) ? values : [undefined, ...values];
   const select = /** @type {HTMLSelectElement} */ (h("select", {}, ...shown.map((value, at) =>
     h("option", { value: at, selected: value === initial }, value === undefined ? "–" : String(value).slice(0, LONG)))));
   return { element: select, read: () => shown[Number(select.value)] };

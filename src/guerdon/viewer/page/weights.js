@@ -86,7 +86,8 @@ export class Weights extends HTMLElement {
       const headers = { "content-type": "application/json", "if-match": `"${this.#config.version}"` };
       return request("../config", { method: "POST", headers, body });
     };
-    this.#changed = this.#changed.then(() => this.#status.guard(send, "not changed")).then(() => this.show());
+    this.#changed = this.#changed.then(() => this.#status.guard(send, "not changed"))
+      .then(() => this.show()).catch((error) => this.#status.report(error));
   }
 }
 customElements.define("g-weights", Weights);
