@@ -142,7 +142,7 @@ def test_rollout_and_group_show_rows_whose_lists_are_something_else(show, serve)
     rows = [
         row("a", float("nan"), step_rewards=[float("nan")]),
         row("b", 0.5, steps="x", step_rewards="x", trees="x", stopped_by="x", notes="x"),
-        row("c", 0.5, steps=[None, 5], step_rewards=[0.25, 0.5, 0.5], trees=trees),
+        row("c", 0.5, steps=[None, 5], step_rewards=[0.25, 0.5, 0.5], trees=trees, error=5),
     ]
     calls = [{"role": "assistant", "tool_calls": given} for given in ("x", [None, {"function": 5}])]
     rollouts = [

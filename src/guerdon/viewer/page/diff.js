@@ -4,8 +4,7 @@ import { filterKey } from "./address.js";
 import { card, choice, empty, figures, h, replaceContent, tableOf } from "./dom.js";
 import { toggled } from "./filters.js";
 import { histogram, plot, scatter } from "./plots.js";
-import { messagesView, scoreOf, stepsOf } from "./rollout.js";
-import { failureNote } from "./status.js";
+import { errorOf, messagesView, scoreOf, stepsOf } from "./rollout.js";
 import { Binned, extent, meanOf } from "./table.js";
 import { brief, count, folded, inline, number, signed } from "./text.js";
 import { treeOf, treeView } from "./tree.js";
@@ -44,7 +43,7 @@ export class DiffView extends HTMLElement {
     if (other === undefined) {
       const about = "Open two files of result rows, or one that guerdon diff wrote, to compare them.";
       replaceContent(this.#overview, empty(about));
-      return;
+      return this.#row.replaceChildren();
     }
     const key = JSON.stringify([table, other].map((each) => [each?.info.index, each?.info.version]));
     if (this.#key !== key) {
@@ -137,7 +136,7 @@ export class DiffView extends HTMLElement {
       const [tree, title] = [trees[place], h("h3", {}, ["before", "after"][place])];
       if (!side) return h("section", {}, title, empty("The other file has no row with this id."));
       return h("section", {}, title, scoreOf(side),
-        side.error && failureNote(side.error, side.is_score_valid ? "handled" : "failed"),
+        errorOf(side),
         tree ? marked(treeView(tree), tree, trees[1 - place]) : empty("There are no components."));
     });
     const close = () => address.change({ row: null });

@@ -1,11 +1,10 @@
 /** The rollouts of one task side by side, and the steps that were taken in the same state. */
 
 import { advantageOf, formulaOf, statisticsOf } from "./advantage.js";
-import { card, empty, h, pager, replaceContent, scrolled, shorten, tableOf } from "./dom.js";
+import { card, empty, h, pager, replaceContent, scrolled, tableOf } from "./dom.js";
 import { reachOf, signedColor } from "./plots.js";
-import { assistantTurns, barStyle, messageView, scoreOf, stepsOf } from "./rollout.js";
+import { assistantTurns, barStyle, errorOf, messageView, scoreOf, stepsOf } from "./rollout.js";
 import { actionText, messageText } from "./source.js";
-import { failureNote } from "./status.js";
 import { brief, count, folded, inline, number, prose, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -123,7 +122,7 @@ export class GroupView extends HTMLElement {
       return h("section.lane", { "aria-label": `rollout ${place + 1}` },
         h("header", {}, h("a", { href: open }, inline(row.id ?? `line ${this.#at[place] + 1}`, 40)), scoreOf(row),
           h("div.strip", { "aria-hidden": "true" }, ...strip)),
-        row.error && failureNote(shorten(row.error, 300), row.is_score_valid ? "handled" : "failed"),
+        errorOf(row, 300),
         h("ol", {}, ...later));
     });
     const where = known.length < 2 ? "" : same === 0 ? "They differ from the first message on."

@@ -118,7 +118,7 @@ export class RolloutView extends HTMLElement {
     const size = row._too_large ?? row._rollout?._too_large;
     const notes = [
       size && h("p.note", {}, `This row has ${count(size)} bytes, which is more than is shown.`),
-      row.error && failureNote(row.error, row.is_score_valid ? "handled" : "failed"),
+      errorOf(row),
       row.reason && h("p.note", {}, inline(row.reason, 4000)),
       row._unreadable && code(row._unreadable),
       ...(row.notes ?? []).map((/** @type {string} */ each) => h("p.note", {}, inline(each, 1000))),
@@ -212,6 +212,11 @@ export function scoreOf(row) {
   if (row.is_score_valid === false || typeof row.score !== "number") return h("span.tag.failed", {}, "failed");
   const shown = h(row.score === 0 ? "b.big.zero" : "b.big", {}, number(row.score));
   return h("span.score-of", {}, h("small", {}, "score "), shown);
+}
+
+/** @param {Row} row @param {number} [length] @returns {Child} Its error, if it has one. */
+export function errorOf({ error, is_score_valid: isHandled }, length) {
+  return error && failureNote(error, isHandled ? "handled" : "failed", length);
 }
 
 /** @param {number | null} value @param {number} most */
