@@ -16,6 +16,10 @@ import { asText, brief, count, inline, number } from "./text.js";
 const POINTS = 120; // of a curve; more steps are averaged
 const CHANGES = 200; // of a run
 const BANDS = 4; // curves of which the quartiles are drawn
+/** The kinds of metrics in their order: how their names begin, and what their titles have in place of it. */
+const KINDS = [
+  ["reward", "reward"], ["components.", ""], ["weights.", "weight of "], ["invalid.", "share of failures of "], ["", ""],
+];
 
 /** The view of one or more logs. */
 export class TrainingView extends HTMLElement {
@@ -113,13 +117,13 @@ function sortedMetrics(names, tables) {
 
 /** @param {string} name */
 function rank(name) {
-  return ["reward", "components.", "weights.", "invalid."].findIndex((prefix) => name.startsWith(prefix)) >>> 0;
+  return KINDS.findIndex(([beginning]) => name.startsWith(beginning));
 }
 
 /** @param {string} name */
 function titleOf(name) {
-  const words = [["components.", ""], ["weights.", "weight of "], ["invalid.", "share of failures of "]];
-  return words.reduce((title, [prefix, word]) => title.replace(prefix, word), name);
+  const [beginning, words] = KINDS[rank(name)];
+  return words + name.slice(beginning.length);
 }
 
 /** @param {Curve} curve @param {number} at @returns {number} The value of the last point up to a step. */
