@@ -153,7 +153,7 @@ class ViewedFile:
         return _join(self.index, other)
 
     def order(self, name: str) -> Array:
-        """The rows in the order of a column of texts, (rows,); those without a text are last.
+        """The rows with a text in a column of texts, in the order of these, (n,).
 
         Texts are compared by 24 bytes after what all have in common, and equal ones by their row.
 
@@ -171,7 +171,7 @@ class ViewedFile:
             has_text |= words != 0
             words = words[order]
             order = order[np.argsort(words, kind="stable")]
-        return np.roll(order, -int(np.count_nonzero(~has_text)))
+        return order[np.count_nonzero(~has_text) :]
 
     # Rows
 

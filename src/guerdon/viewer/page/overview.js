@@ -63,7 +63,7 @@ export class Overview extends HTMLElement {
     const chosen = { column: known("column") ?? length, x: known("x", axes) ?? length, y: known("y", axes) ?? score };
     const by = address.get("by") || this.#defaultBy(context);
     await table.load([...Object.values(chosen), by]);
-    if (this.#context !== context || score === undefined) return;
+    if (this.#context !== context) return;
     this.#showFigures(context);
     this.#showHistogram(context, "score", score);
     this.#showHistogram(context, "lengths", chosen.column);
