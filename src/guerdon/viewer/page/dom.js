@@ -1,22 +1,29 @@
 /** Creating elements. Text is only ever set as text, never parsed as HTML. */
 
 /** @typedef {Node | string | null | undefined | false} Child */
+/** @typedef {HTMLElementTagNameMap} Tags */
+/**
+ * @template {string} Name
+ * @typedef {Name extends keyof Tags ? Tags[Name]
+ *   : Name extends `${infer Tag extends keyof Tags}.${string}` ? Tags[Tag] : HTMLElement} ElementOf
+ */
 
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
 /**
  * Creates an HTML element. A property whose name begins with `on` is a listener, one that is null,
  * undefined or false is left out (`aria-pressed` may be false); the others are attributes.
- * @param {string} name The tag, with classes after dots: `div.card.wide`.
+ * @template {string} Name
+ * @param {Name} name The tag, with classes after dots: `div.card.wide`.
  * @param {Record<string, any>} [properties]
  * @param {...Child} children
- * @returns {HTMLElement}
+ * @returns {ElementOf<Name>}
  */
 export function h(name, properties = {}, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
   if (tag === "button") element.setAttribute("type", "button");
-  return filled(element, classes, properties, children);
+  return /** @type {any} */ (filled(element, classes, properties, children));
 }
 
 /**
@@ -84,9 +91,8 @@ export function choice(label, names, chosen, onChoose) {
   const options = names.map((name) =>
     h("option", { value: name, selected: name === chosen }, shorten(name, 60)),
   );
-  const choose = (/** @type {Event} */ event) =>
-    onChoose(/** @type {HTMLSelectElement} */ (event.target).value);
-  return h("select", { "aria-label": label, "data-key": label, onchange: choose }, ...options);
+  const list = h("select", { "aria-label": label, "data-key": label, onchange: () => onChoose(list.value) }, ...options);
+  return list;
 }
 
 /**
@@ -108,9 +114,11 @@ export function card(name, title, aside, ...body) {
  * @param {Child[]} titles
  * @param {number} texts How many columns are of text.
  * @param {(Child | Child[])[][]} lines What is in the cells.
+ * @param {string} [none] In place of a table without lines.
  * @returns {HTMLElement}
  */
-export function tableOf(name, titles, texts, lines) {
+export function tableOf(name, titles, texts, lines, none) {
+  if (!lines.length && none) return empty(none);
   const row = (/** @type {(Child | Child[])[]} */ line, /** @type {"col" | "row"} */ scope) =>
     h("tr", {}, ...line.map((content, place) => {
       const isTitle = scope === "col" || place === 0;

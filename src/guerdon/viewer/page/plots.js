@@ -241,7 +241,7 @@ export function scatter(options) {
     const box = { left: options.y.names ? 96 : 46, right: width - 8, top: 8, bottom: height - 34 };
     const x = axisScale(options.x, [box.left, box.right], 9);
     const y = axisScale(options.y, [box.bottom, box.top], 12);
-    const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
+    const canvas = h("canvas", { "aria-hidden": "true" });
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const density = Math.min(devicePixelRatio, 2);
     [canvas.width, canvas.height] = [Math.round(width * density), Math.round(height * density)];

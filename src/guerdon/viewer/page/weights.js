@@ -40,7 +40,7 @@ export class Weights extends HTMLElement {
     const lines = Object.entries(LISTS).flatMap(([list, when]) =>
       (config[list] ?? []).map((/** @type {Config} */ entry) => this.#entryLine(entry, when, effective.get(entry.name))));
     const titles = ["reward", "scored at", "schedule", "weight", "now"];
-    replaceContent(this.#table, lines.length ? tableOf("entries", titles, 3, lines) : empty("The reward has no weights."),
+    replaceContent(this.#table, tableOf("entries", titles, 3, lines, "The reward has no weights."),
       h("p.about", {}, "A change applies to the episodes that begin after it: reset to use it. “Now” is the weight with its schedule."));
   }
 
@@ -49,24 +49,23 @@ export class Weights extends HTMLElement {
     const known = this.#steps.get(name) ?? 0;
     const step = 100 * known >= Math.abs(weight) && known ? known : roundStep(Math.max(1, 2 * Math.abs(weight)) / 100);
     this.#steps.set(name, step);
-    const box = (/** @type {string} */ type) => h("input", {
-      type, min: weight < 0 ? -100 * step : 0, max: 100 * step, step: type === "range" ? step : "any", value: weight,
-      "aria-label": `${type === "range" ? "slider of the " : ""}weight of ${name}`, "data-key": `${type} ${name}`,
-      oninput: type === "range" && ((/** @type {Event} */ { target }) => {
-        exact.value = /** @type {HTMLInputElement} */ (target).value;
-      }),
-      onchange: (/** @type {Event} */ { target }) => {
-        const chosen = /** @type {HTMLInputElement} */ (target).valueAsNumber;
-        if (Number.isFinite(chosen)) this.#change(name, chosen);
-        else exact.value = String(weight); // nothing was typed, or no number
-      },
+    const ends = { min: weight < 0 ? -100 * step : 0, max: 100 * step, value: weight };
+    const change = () => {
+      if (Number.isFinite(exact.valueAsNumber)) this.#change(name, exact.valueAsNumber);
+      else exact.value = String(weight); // nothing was typed, or no number
+    };
+    const exact = h("input", {
+      type: "number", step: "any", ...ends, "aria-label": `weight of ${name}`, "data-key": `number ${name}`, onchange: change,
     });
-    const exact = /** @type {HTMLInputElement} */ (box("number"));
+    const slider = h("input", {
+      type: "range", step, ...ends, "aria-label": `slider of the weight of ${name}`, "data-key": `range ${name}`,
+      oninput: () => (exact.value = slider.value), onchange: change,
+    });
     const isEmpty = !Object.keys(config ?? {}).length;
     const title = [h("b", {}, inline(name, 60)), h("p.about", {}, inline(rubric, 80)),
       isEmpty ? null : folded("configuration", () => code(JSON.stringify(config, null, 2)))];
     return [title, when, schedule ? code(JSON.stringify(schedule)) : h("span.muted", {}, "none"),
-      h("span.setting", {}, box("range"), exact), number(effective ?? weight)];
+      h("span.setting", {}, slider, exact), number(effective ?? weight)];
   }
 
   /** @param {Config[]} changes */
