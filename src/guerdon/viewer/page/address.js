@@ -46,14 +46,19 @@ export class Address extends EventTarget {
   /**
    * Changes parameters; null removes one. Filters are named by `filterKey`.
    * @param {Changes} changes
-   * @param {{replace?: boolean}} [options] Whether "back" skips the state before the change.
+   * @param {"pushState" | "replaceState"} [how] How the browser records it.
    */
-  change(changes, { replace = false } = {}) {
+  change(changes, how = "pushState") {
     const next = this.link(changes);
     if (next === `#${this.parameters}`) return;
     this.parameters = new URLSearchParams(next.slice(1));
-    history[replace ? "replaceState" : "pushState"](null, "", next);
+    history[how](null, "", next);
     this.dispatchEvent(new Event("change"));
+  }
+
+  /** @param {Changes} changes As of `change`; "back" skips the state before it. */
+  replace(changes) {
+    this.change(changes, "replaceState");
   }
 
   /**

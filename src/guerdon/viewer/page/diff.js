@@ -22,7 +22,7 @@ const COMBINED = 200; // rows of a group; of larger ones, not all pairs are list
 
 /** The view of a diff file, or of two files of result rows. */
 export class DiffView extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   /** @type {Pairs | null} */ #pairs = null;
   #key = "";
   #plots = { moved: plot("low"), scatter: plot("square") };
@@ -96,15 +96,14 @@ export class DiffView extends HTMLElement {
       part("lengths", "How the scores moved", this.#plots.moved),
       part("scatter", "After over before", this.#plots.scatter),
       part("moved", "Moved most", tableOf("moves", ["rollout", "before", "after", "difference"], 1, moves)),
-      flips && part("flips", "Pairs that changed their order", flipped.length
-        ? tableOf("pairs", titles, titles.length, flipped)
-        : empty("No pair of a group changed its order.")));
+      flips && part("flips", "Pairs that changed their order",
+        tableOf("pairs", titles, titles.length, flipped, "No pair of a group changed its order.")));
     this.#draw(pairs, rows);
   }
 
   /** @param {Pairs} pairs @param {Int32Array} rows */
   #draw({ before, after, difference }, rows) {
-    const { table, address } = /** @type {Context} */ (this.#context);
+    const { table, address } = this.#context;
     const hasColumn = table.has("difference");
     const chosen = address.filters.get("difference");
     this.#plots.moved.show(histogram(new Binned(difference), rows, {

@@ -21,7 +21,7 @@ const WITHOUT_TEXT = "(a message without text)";
 
 /** The view of one group. */
 export class GroupView extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   #key = "";
   /** @type {number[]} */ #at = [];
   /** @type {Row[]} */ #rows = [];
@@ -82,56 +82,35 @@ export class GroupView extends HTMLElement {
 
   /** @param {number} step Opens the next group, or the one before. */
   move(step) {
-    if (this.#context === null) return;
-    const names = [...groupsOf(this.#context.table).keys()];
+    const { table, address } = this.#context;
+    const names = [...groupsOf(table).keys()];
     const place = names.indexOf(this.#nameOf(this.#context) ?? "");
     const next = names[Math.min(Math.max(place + step, 0), names.length - 1)];
     const others = { row: null, anchor: null, step: null, rollout: null };
-    if (next !== undefined) this.#context.address.change({ group: next, ...others }, { replace: true });
+    if (next !== undefined) address.replace({ group: next, ...others });
   }
 
   // Side by side -----------------------------------------------------------------------------------
 
   /** @param {Context} context */
   #sideBySide({ address }) {
-    const shown = this.#rows.slice(0, LANES);
-    const rollouts = shown.map((row) => row._rollout?.messages ?? []);
-    const keys = rollouts.map((messages) => messages.map(keyOf));
-    const known = keys.filter((own) => own.length > 0);
-    const same = known.length > 1 ? Math.min(...known.map((own) => commonPrefix(own, known[0]))) : 0;
-    const steps = shown.map(stepsOf);
-    const most = reachOf(steps.flat().map(({ advantage, reward }) => advantage ?? reward));
-    const lanes = shown.map((row, place) => {
-      const open = address.link({ view: "rollout", row: this.#at[place], group: null, step: null });
-      const strip = steps[place].map(({ isFailed, advantage, reward }) =>
-        h(isFailed ? "span.step.failed" : "span.step", {}, h("i", { style: barStyle(advantage ?? reward, most) })));
-      const nearest = keys
-        .map((own, other) => ({ other, size: other === place ? -1 : commonPrefix(own, keys[place]) }))
-        .reduce((best, each) => (each.size > best.size ? each : best));
-      const parting = nearest.size > same && h("li.parting", {}, "same as ", inline(shown[nearest.other].id, 40),
-        nearest.size === rollouts[place].length ? " to the end" : " until here");
-      const messages = rollouts[place];
-      let turn = assistantTurns(messages.slice(0, same)).length;
-      const later = messages.slice(same).flatMap((/** @type {Row} */ message, /** @type {number} */ index) => {
-        const step = message.role === "assistant" ? steps[place][turn++] : null;
-        const value = step?.advantage ?? step?.reward ?? null;
-        const line = h("li", { style: step ? { borderLeftColor: signedColor(value, most) } : {} },
-          step && h("span.step-name", {}, `step ${step.index} · ${signed(value)}`), messageView(message));
-        return same + index + 1 === nearest.size ? [line, parting] : [line];
-      });
-      return h("section.lane", { "aria-label": `rollout ${place + 1}` },
-        h("header", {}, h("a", { href: open }, inline(row.id ?? `line ${this.#at[place] + 1}`, 40)), scoreOf(row),
-          h("div.strip", { "aria-hidden": "true" }, ...strip)),
-        errorOf(row, 300),
-        h("ol", {}, ...later));
-    });
+    const lanes = this.#rows.slice(0, LANES).map((row, place) => laneOf(row, this.#at[place]));
+    const known = lanes.filter(({ keys }) => keys.length > 0);
+    const same = known.length > 1 ? Math.min(...known.map(({ keys }) => commonPrefix(keys, known[0].keys))) : 0;
+    const most = reachOf(lanes.flatMap(({ steps }) => steps.map(creditOf)));
     const where = known.length < 2 ? "" : same === 0 ? "They differ from the first message on."
       : `All begin with the same ${same === 1 ? "message" : `${count(same)} messages`}; then they differ.`;
     const some = this.#at.length > LANES && `The first ${LANES} of ${count(this.#at.length)} rollouts are shown. `;
-    const first = rollouts[0]?.slice(0, same).map((/** @type {Row} */ each) => h("li", {}, messageView(each)));
+    const first = () => h("ol.messages", {},
+      ...known[0].messages.slice(0, same).map((each) => h("li", {}, messageView(each))));
+    const views = lanes.map((lane, place) => h("section.lane", { "aria-label": `rollout ${place + 1}` },
+      h("header", {}, h("a", { href: address.link({ view: "rollout", row: lane.at, group: null, step: null }) },
+        inline(lane.row.id ?? `line ${lane.at + 1}`, 40)), scoreOf(lane.row), stripOf(lane, most)),
+      errorOf(lane.row, 300),
+      h("ol", {}, ...laterMessages(lane, same, most, nearestOf(lane, lanes)))));
     return card("beside-each-other", "Side by side", h("span.muted", {}, some, where),
-      same > 0 && folded("the messages before they differ", () => h("ol.messages", {}, ...first)),
-      scrolled("lanes", "Rollouts, side by side", ...lanes));
+      same > 0 && folded("the messages before they differ", first),
+      scrolled("lanes", "Rollouts, side by side", ...views));
   }
 
   // Steps ------------------------------------------------------------------------------------------
@@ -159,7 +138,7 @@ export class GroupView extends HTMLElement {
     const button = (/** @type {number | string | null} */ each, /** @type {Child} */ text, /** @type {Entry[]} */ own) =>
       h("li", {}, h("button.state", {
         "aria-pressed": each === anchor, "data-key": `anchor ${each}`,
-        onclick: () => address.change({ anchor: each, step: null, rollout: null }, { replace: true }),
+        onclick: () => address.replace({ anchor: each, step: null, rollout: null }),
       },
       h("span.state-text", {}, text),
       each !== ALL && h("span.muted", {}, `${count(own.length)} steps · ${rangeOf(own)}`),
@@ -187,7 +166,7 @@ export class GroupView extends HTMLElement {
       const title = h("button.link", {
         "aria-pressed": entry === chosen, "data-key": `entry ${place} ${step.index}`,
         title: "Show how this advantage is computed",
-        onclick: () => address.change({ rollout: place, step: step.index }, { replace: true }),
+        onclick: () => address.replace({ rollout: place, step: step.index }),
       }, inline(row.id ?? place, 30), ` · ${step.index}`);
       const swatch = h("i.swatch", { style: { background: signedColor(step.advantage, most) } });
       return [title, action && inline(actionText(action), 90), number(step.reward), number(step.return_),
@@ -273,6 +252,51 @@ function stateText({ row, step }) {
   const before = messages.slice(0, turns[step.index] ?? 0);
   const last = before.findLast((/** @type {Row} */ each) => each.role !== "assistant");
   return last ? messageText(last) || WITHOUT_TEXT : "";
+}
+
+/** @typedef {{row: Row, at: number, messages: Row[], keys: string[], steps: StepNumbers[]}} Lane */
+
+/** @param {Row} row @param {number} at @returns {Lane} */
+function laneOf(row, at) {
+  const messages = /** @type {Row[]} */ (row._rollout?.messages ?? []);
+  return { row, at, messages, keys: messages.map(keyOf), steps: stepsOf(row) };
+}
+
+/** @param {StepNumbers} step @returns {number | null} What its colour shows. */
+function creditOf({ advantage, reward }) {
+  return advantage ?? reward;
+}
+
+/** @param {Lane} lane @param {number} most */
+function stripOf({ steps }, most) {
+  const cells = steps.map((step) => h(step.isFailed ? "span.step.failed" : "span.step", {},
+    h("i", { style: barStyle(creditOf(step), most) })));
+  return h("div.strip", { "aria-hidden": "true" }, ...cells);
+}
+
+/** @param {Lane} lane @param {Lane[]} lanes @returns {{other: Lane, size: number}} The rollout that is the same for longest. */
+function nearestOf(lane, lanes) {
+  const sizes = lanes.map((other) => ({ other, size: other === lane ? -1 : commonPrefix(other.keys, lane.keys) }));
+  return sizes.reduce((best, each) => (each.size > best.size ? each : best));
+}
+
+/**
+ * The messages after those that all rollouts have; between them, where the nearest one differs.
+ * @param {Lane} lane
+ * @param {number} same How many messages all have.
+ * @param {number} most
+ * @param {{other: Lane, size: number}} nearest
+ */
+function laterMessages({ messages, steps }, same, most, { other, size }) {
+  const until = size === messages.length ? " to the end" : " until here";
+  const parting = size > same && h("li.parting", {}, "same as ", inline(other.row.id, 40), until);
+  let turn = assistantTurns(messages.slice(0, same)).length;
+  return messages.slice(same).flatMap((message, index) => {
+    const step = message.role === "assistant" ? steps[turn++] : null;
+    const line = h("li", { style: step ? { borderLeftColor: signedColor(creditOf(step), most) } : {} },
+      step && h("span.step-name", {}, `step ${step.index} · ${signed(creditOf(step))}`), messageView(message));
+    return same + index + 1 === size ? [line, parting] : [line];
+  });
 }
 
 /** @param {Row} message @returns {string} The same for the same messages. */

@@ -24,7 +24,7 @@ const WIDTHS = /** @type {Record<string, string>} */ ({
 
 /** The view of the rows that the filters keep. */
 export class List extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   /** @type {Column[]} */ #columns = [];
   /** @type {Map<number, Row>} */ #known = new Map();
   #isFetching = false;
@@ -86,7 +86,7 @@ export class List extends HTMLElement {
   }
 
   #showHead() {
-    const { address, table } = /** @type {Context} */ (this.#context);
+    const { address, table } = this.#context;
     const sort = address.get("sort");
     replaceContent(this.#head, ...this.#columns.map(({ kind, name }) => {
       const last = name.slice(name.lastIndexOf(".") + 1);
@@ -95,7 +95,7 @@ export class List extends HTMLElement {
       if (!table.has(name)) return h(`span.${kind}`, { role: "columnheader" }, title);
       const state = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
       const next = { none: name, ascending: `-${name}`, descending: null }[state];
-      const onclick = () => address.change({ sort: next }, { replace: true });
+      const onclick = () => address.replace({ sort: next });
       return h(`span.${kind}`, { role: "columnheader", "aria-sort": state, title: shortName(name) },
         h("button.sorter", { "data-key": name, onclick }, title));
     }));
@@ -112,7 +112,7 @@ export class List extends HTMLElement {
 
   /** By how many pixels the rows move for a pixel of scrolling: 1, unless there are very many. */
   get #speed() {
-    const { rows } = /** @type {Context} */ (this.#context);
+    const { rows } = this.#context;
     const [whole, height] = [rows.length * ROW_HEIGHT, this.#height];
     return whole <= MAX_HEIGHT ? 1 : (whole - height) / (MAX_HEIGHT - height);
   }
@@ -144,7 +144,7 @@ export class List extends HTMLElement {
 
   /** @param {number[]} at */
   async #fetch(at) {
-    const { table } = /** @type {Context} */ (this.#context);
+    const { table } = this.#context;
     this.#isFetching = true;
     const found = await table.source.rows(table.info.index, at, true).catch(() => null);
     this.#isFetching = false;
@@ -165,7 +165,7 @@ export class List extends HTMLElement {
 
   /** @param {HTMLElement} line @param {number} place @param {number} top */
   #fill(line, place, top) {
-    const row = /** @type {Context} */ (this.#context).rows[place];
+    const row = this.#context.rows[place];
     const known = this.#known.get(row);
     line.style.transform = `translateY(${top}px)`;
     line.classList.toggle("current", place === this.#current);
@@ -193,7 +193,7 @@ export class List extends HTMLElement {
    * @param {number} step
    */
   move(step) {
-    const { rows } = /** @type {Context} */ (this.#context);
+    const { rows } = this.#context;
     if (!rows.length) return;
     this.#current = Math.min(Math.max(this.#current + step, 0), rows.length - 1);
     this.#reveal(this.#current);
@@ -211,7 +211,7 @@ export class List extends HTMLElement {
 
   /** @param {number} [place] Opens the row at a place; by default the current one. */
   open(place = this.#current) {
-    const { rows, address } = /** @type {Context} */ (this.#context);
+    const { rows, address } = this.#context;
     if (place < 0 || place >= rows.length) return;
     this.#current = place;
     address.change({ view: "rollout", row: rows[place], group: null, step: null });

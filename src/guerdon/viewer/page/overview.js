@@ -41,7 +41,7 @@ export class Overview extends HTMLElement {
     correlations: new Part("correlations", "Correlations"),
     scatter: new Part("scatter", "Two columns, drag to filter", "square"),
   };
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   #later = 0;
 
   connectedCallback() {
@@ -91,13 +91,12 @@ export class Overview extends HTMLElement {
    */
   #choose(part, lists) {
     replaceContent(this.#parts[part].controls, ...lists.map(([label, names, chosen, parameter]) =>
-      choice(label, names, chosen, (name) =>
-        this.#context?.address.change({ [parameter]: name }, { replace: true }))));
+      choice(label, names, chosen, (name) => this.#context.address.replace({ [parameter]: name }))));
   }
 
   /** @param {string} name @param {string} text @param {boolean} [isAdded] */
   #filter(name, text, isAdded = false) {
-    const { address } = /** @type {Context} */ (this.#context);
+    const { address } = this.#context;
     address.change({ [filterKey(name)]: toggled(address.filters.get(name), text, isAdded) });
   }
 
@@ -162,12 +161,11 @@ export class Overview extends HTMLElement {
     const entries = table.components.map((name) => ({
       name: shortName(name), text: shortName(name), mean: meanOf(table.numbers(name), valid),
       isChosen: address.get("column") === name,
-      onclick: () => address.change({ column: name }, { replace: true }),
+      onclick: () => address.replace({ column: name }),
     }));
     const lines = meanLines(entries, ({ mean }) => [count(mean.count)]);
-    replaceContent(this.#parts.components.body, lines.length
-      ? tableOf("means", ["component", "mean", intervalTitle(), "rows"], 1, lines)
-      : empty("The rows have no components."));
+    const titles = ["component", "mean", intervalTitle(), "rows"];
+    replaceContent(this.#parts.components.body, tableOf("means", titles, 1, lines, "The rows have no components."));
   }
 
   /** @param {Context} context @param {string} by */
@@ -190,7 +188,7 @@ export class Overview extends HTMLElement {
     }));
     const sorter = (/** @type {string} */ title, /** @type {string | null} */ order) => h("button.sorter", {
       "data-key": `sort ${title}`, "aria-pressed": isByMean === (order !== null),
-      onclick: () => address.change({ order }, { replace: true }),
+      onclick: () => address.replace({ order }),
     }, title);
     const sorters = [sorter("mean score", "mean"), intervalTitle(), sorter("rows", null)];
     const lines = meanLines(entries, ({ mean }) => {
@@ -211,16 +209,15 @@ export class Overview extends HTMLElement {
       return h("button.cell", {
         title: `${names[y]} and ${names[x]}`, "data-key": `r ${names[y]} ${names[x]}`,
         style: { background: signedColor(value, 1, 50) },
-        onclick: () => address.change({ x: names[x], y: names[y] }, { replace: true }),
+        onclick: () => address.replace({ x: names[x], y: names[y] }),
       }, Number.isNaN(value) ? "–" : (Math.round(100 * value) / 100 + 0).toFixed(2));
     };
     const heading = (/** @type {string} */ name) => h("span", { title: name }, inline(shortName(name)));
     const lines = names.slice(1).map((name, index) =>
       [heading(name), ...names.slice(0, index + 1).map((_, x) => cell(index + 1, x))]);
     const { body } = this.#parts.correlations;
-    replaceContent(body, names.length > 1
-      ? tableOf("matrix", ["", ...names.slice(0, -1).map(heading)], names.length, lines)
-      : empty("There are no two components to compare."));
+    const titles = ["", ...names.slice(0, -1).map(heading)];
+    replaceContent(body, tableOf("matrix", titles, names.length, lines, "There are no two components to compare."));
     useArrowKeys(body, ".cell");
   }
 

@@ -62,7 +62,7 @@ export function greatest(steps) {
 
 /** The view of one row. */
 export class RolloutView extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   /** @type {Row | null} */ #row = null;
   /** @type {Int32Array | null} */ #rows = null;
   #at = -1;
@@ -156,7 +156,7 @@ export class RolloutView extends HTMLElement {
 
   /** @param {number} index @param {boolean} [isScrolled] */
   #select(index, isScrolled = false) {
-    this.#context?.address.change({ step: index }, { replace: true });
+    this.#context.address.replace({ step: index });
     if (isScrolled) this.#scrollTo(index);
   }
 
@@ -168,7 +168,7 @@ export class RolloutView extends HTMLElement {
   #showStep() {
     const row = /** @type {Row} */ (this.#row);
     const steps = stepsOf(row);
-    const index = this.#context?.address.integer("step") ?? steps.length - 1;
+    const index = this.#context.address.integer("step") ?? steps.length - 1;
     markStep(this, index);
     const side = this.querySelector(".sticky");
     if (!side) return;
@@ -189,10 +189,10 @@ export class RolloutView extends HTMLElement {
 
   /** @param {number} step Opens the next row, or the one before. */
   move(step) {
-    const { rows, address } = /** @type {Context} */ (this.#context);
+    const { rows, address } = this.#context;
     const place = rows.indexOf(address.integer("row") ?? rows[0]);
     const next = rows[Math.min(Math.max(place + step, 0), rows.length - 1)];
-    if (next !== undefined) address.change({ row: next, group: null, step: null }, { replace: true });
+    if (next !== undefined) address.replace({ row: next, group: null, step: null });
   }
 }
 customElements.define("g-rollout", RolloutView);

@@ -53,7 +53,7 @@ export class TrainingView extends HTMLElement {
   #showRuns(logs, shown, address) {
     const toggle = (/** @type {Table} */ table) => () => {
       const next = shown.includes(table) ? shown.filter((each) => each !== table) : [...shown, table];
-      address.change({ runs: next.map((each) => String(each.info.index)) }, { replace: true });
+      address.replace({ runs: next.map((each) => String(each.info.index)) });
     };
     replaceContent(this.#head, h("legend.hidden", {}, "runs"), ...logs.map((table, place) => h("label", {},
       h("input", {
@@ -70,11 +70,7 @@ export class TrainingView extends HTMLElement {
       at: step, sign: String(place + 1), title: runs.length < shown.length ? `${runs.join(", ")}: ${text}` : text,
     }));
     const metrics = names.map((name) => this.#metricOf(name));
-    const elements = metrics.map((metric) => metric.element);
-    const { children } = this.#grid;
-    if (elements.length !== children.length || elements.some((each, place) => children[place] !== each)) {
-      this.#grid.replaceChildren(...elements);
-    }
+    this.#grid.replaceChildren(...metrics.map((metric) => metric.element));
     metrics.forEach(({ drawing, values }, index) => {
       const name = names[index];
       const drawn = shown.filter((table) => table.has(name)).map((table) =>
@@ -186,7 +182,7 @@ function averaged(steps, values) {
 
 /** The view of the results of the arena: the curves of the methods in one world. */
 export class ArenaView extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
 
   /** @param {Context} context */
   async show(context) {
@@ -203,8 +199,7 @@ export class ArenaView extends HTMLElement {
     const hidden = address.parameters.getAll("without");
     const hasBands = valid.length - hidden.length <= BANDS;
     const drawn = valid.map((row, place) => learningCurve(row, place, hasBands));
-    const toggle = (/** @type {string} */ name) => () =>
-      address.change({ without: toggled(hidden, name, true) }, { replace: true });
+    const toggle = (/** @type {string} */ name) => () => address.replace({ without: toggled(hidden, name, true) });
     const shown = drawn.filter((each) => !hidden.includes(each.name));
     const label = `Learning curves in ${world}`;
     const drawing = plot("tall", curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
@@ -217,7 +212,7 @@ export class ArenaView extends HTMLElement {
     });
     const failed = rows.filter((row) => row.error).map((row) => failureNote(row.error, row.method));
     const titles = ["method", "rate", "updates to target", "area", "at the end", "steps with credit"];
-    const open = (/** @type {string} */ name) => address.change({ world: name }, { replace: true });
+    const open = (/** @type {string} */ name) => address.replace({ world: name });
     replaceContent(this,
       h("div.title", {}, h("h1", {}, "Credit arena"), choice("World", worlds, world, open)),
       h("div.arena", {},
