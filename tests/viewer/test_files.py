@@ -158,9 +158,9 @@ def test_viewed_file_read_brief_has_the_last_answer_or_its_calls(write, viewed):
     scored = [row("a", 1.0), row("b", None), row("c", 1.0), row("d", 1.0, reason="It is short.")]
     file = viewed(write("s.jsonl", scored), write("r.jsonl", recorded))
     found = read(file, [0, 1, 2, 3], brief=True)
-    assert [each["text"] for each in found] == ["x" * 200, 'look({"at": 1})', "", "It is short."]
+    assert [each["text"] for each in found] == ["x" * 200, 'look("at": 1)', "", "It is short."]
     assert found[1] == {"id": "b", "group": "g", "error": "JudgeError: no answer",
-                        "text": 'look({"at": 1})'}  # fmt: skip
+                        "text": 'look("at": 1)'}  # fmt: skip
 
 
 def test_viewed_file_read_leaves_out_rows_over_the_size_of_an_answer(write, viewed, monkeypatch):

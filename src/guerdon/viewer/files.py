@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,7 +13,7 @@ import numpy as np
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.result_rows import encode_row
-from guerdon.viewer.columns import BLOCK, MAX_COLUMNS, TYPES, Array, Column
+from guerdon.viewer.columns import BLOCK, MAX_COLUMNS, NO_VALUE, TYPES, Array, Column
 from guerdon.viewer.index import FileIndex
 from guerdon.viewer.kinds import Row, text_of, text_of_parts
 from guerdon.viewer.searching import rows_with
@@ -22,8 +25,6 @@ MAX_ROWS = 200
 MAX_BYTES = 8 * 2**20
 # Characters of a row in the list.
 MAX_BRIEF = 200
-# The entry of a row without a value.
-EMPTY = {"number": np.nan, "category": -1, "text": b""}
 # Seconds of a search.
 SEARCH_S = 5.0
 
@@ -142,7 +143,7 @@ class ViewedFile:
         places = self.join(index)
         entries = store.read(name)
         for start in range(0, rows, BLOCK):
-            yield _taken(entries, places[start : min(start + BLOCK, rows)], EMPTY[column.type])
+            yield _taken(entries, places[start : min(start + BLOCK, rows)], NO_VALUE[column.type])
 
     # Ids
 
@@ -224,6 +225,13 @@ class ViewedFile:
         return found, is_cut
 
 
+def packed_header(header: dict[str, Any]) -> bytes:
+    """A header as JSON after its length; what follows begins at a multiple of 8 bytes."""
+    data = json.dumps(header).encode()
+    data += b" " * (-(4 + len(data)) % 8)
+    return struct.pack("<I", len(data)) + data
+
+
 def _join(index: FileIndex, other: FileIndex) -> Array:
     if not other.rows or not all("id" in each.store.columns for each in (index, other)):
         return np.full(index.rows, -1, np.int32)
@@ -262,7 +270,9 @@ def _brief(row: Row) -> Row:
 
 
 def _calls_of(message: Row) -> str:
+    """The calls of a message, as the page itself shows them."""
     calls = message.get("tool_calls")
     functions = [call.get("function") for call in calls or () if isinstance(call, dict)]
     named = [each for each in functions if isinstance(each, dict)]
-    return " ".join(f"{each.get('name')}({each.get('arguments')})" for each in named)
+    given = [re.sub(r"^\{|\}$", "", str(each.get("arguments") or "")) for each in named]
+    return "; ".join(f"{each.get('name')}({text})" for each, text in zip(named, given, strict=True))
