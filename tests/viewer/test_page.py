@@ -47,6 +47,14 @@ def listed_ids(page):
     return texts_of(page, ".line:not([hidden]) .id")
 
 
+def eventually(page, condition):
+    for _ in range(200):
+        if condition():
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("it didn't happen")
+
+
 # Views -------------------------------------------------------------------------------------------
 
 
@@ -263,6 +271,23 @@ def test_diff_opens_a_row_with_both_trees(at, recorded):
     assert texts_of(page, ".diff-row .big") == [f"{moved['before']:.3f}", f"{moved['after']:.3f}"]
     assert page.locator(".diff-row .tree").count() == 2
     assert {"answered", "correct"} <= set(texts_of(page, ".diff-row .tree .name"))
+
+
+def test_diff_shows_the_row_that_was_clicked_last(at, recorded):
+    page = at("diff")
+    second = recorded.files["diff"].printed["moved"][1]["id"]
+    requests = []  # for the rows of the tables, and then for the row that is opened
+    page.route("**/api/rows?*", lambda route: requests.append(route))
+    for place in (0, 1):
+        page.locator(".moves button").nth(place).click()
+        eventually(page, lambda place=place: len(requests) == 2 * place + 1)
+        requests[2 * place].continue_()
+        eventually(page, lambda place=place: len(requests) == 2 * place + 2)
+    requests[3].continue_()
+    page.wait_for_selector(".diff-row h2")
+    requests[1].continue_()  # the first answer comes last
+    page.wait_for_timeout(300)
+    assert page.locator(".diff-row h2").inner_text() == second
 
 
 def test_diff_compares_two_files_of_rows(show, serve):

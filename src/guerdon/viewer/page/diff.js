@@ -53,22 +53,20 @@ export class DiffView extends HTMLElement {
     }
     const pairs = /** @type {Pairs} */ (this.#pairs);
     await this.#showOverview(context, pairs, others);
-    await this.#showRow(context, pairs);
   }
 
   /** @param {Context} context @param {Pairs} pairs @param {import("./table.js").Table[]} others */
-  async #showOverview({ table, rows, address }, pairs, others) {
+  async #showOverview(context, pairs, others) {
+    const { table, rows, address } = context;
     const { before, after, difference, other } = pairs;
     await table.load(["group"]);
     const moved = [...rows].filter((row) => Math.abs(difference[row]) > 0)
       .sort((a, b) => Math.abs(difference[b]) - Math.abs(difference[a]) || a - b).slice(0, MOVED);
-    const amount = (/** @type {(row: number) => boolean} */ test) => count(rows.filter(test).length);
     const codes = table.type("group") === "category" ? table.codes("group") : null;
     const flips = flipsOf(pairs, rows, codes);
-    const both = rows.filter((row) => difference[row] === difference[row]);
-    const [own, theirs] = [meanOf(before, both).mean, meanOf(after, both).mean];
     const listed = [...new Set([...moved, ...(flips?.clearest ?? []).flat()])];
     const named = listed.length ? await table.source.rows(table.info.index, listed, true) : [];
+    if (this.#context !== context) return;
     const ids = new Map(named.map(({ id }, place) => [listed[place], id]));
     const opener = (/** @type {string} */ list, /** @type {number} */ row) => h("button.link", {
       "data-key": `${list} ${row}`, onclick: () => address.change({ row }),
@@ -78,27 +76,21 @@ export class DiffView extends HTMLElement {
     const flipped = (flips?.clearest ?? []).map(([a, b]) => [
       inline(table.value("group", a), 40),
       ...[a, b].flatMap((row) => [opener("flip", row), `${brief(before[row])} → ${brief(after[row])}`])]);
-    const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index + 1}. ${each.info.name}`;
     const part = (/** @type {string} */ name, /** @type {string} */ title, /** @type {HTMLElement} */ body) =>
       card(name, title, null, h("div.body", {}, body));
     const titles = ["group", "better before", "scores", "better after", "scores"];
     replaceContent(this.#overview,
       other && h("p.pair", {}, inline(table.info.name, 60), " → ",
-        choice("Compare with", others.map(titled), titled(other), (name) => address.change({ with: parseInt(name) - 1 }))),
-      part("figures", "In numbers", figures([
-        ["valid in both", count(both.length), `of ${count(rows.length)}`],
-        ["mean before", number(own)], ["mean after", number(theirs), signed(theirs - own)],
-        ["rose", amount((row) => difference[row] > 0)], ["fell", amount((row) => difference[row] < 0)],
-        ["unmoved", amount((row) => difference[row] === 0)],
-        ["valid before only", amount((row) => before[row] === before[row] && after[row] !== after[row])],
-        ["valid after only", amount((row) => before[row] !== before[row] && after[row] === after[row])],
-        flips && ["pairs flipped", count(flips.flipped), `of ${count(flips.pairs)}`]])),
+        choice("Compare with", others.map(({ title }) => title), other.title, (title) =>
+          address.change({ with: parseInt(title) - 1 }))),
+      part("figures", "In numbers", figuresOf(pairs, rows, flips)),
       part("lengths", "How the scores moved", this.#plots.moved),
       part("scatter", "After over before", this.#plots.scatter),
       part("moved", "Moved most", tableOf("moves", ["rollout", "before", "after", "difference"], 1, moves)),
       flips && part("flips", "Pairs that changed their order",
         tableOf("pairs", titles, titles.length, flipped, "No pair of a group changed its order.")));
     this.#draw(pairs, rows);
+    await this.#showRow(context, pairs);
   }
 
   /** @param {Pairs} pairs @param {Int32Array} rows */
@@ -122,13 +114,15 @@ export class DiffView extends HTMLElement {
   }
 
   /** @param {Context} context @param {Pairs} pairs */
-  async #showRow({ table, address }, { other, joined }) {
+  async #showRow(context, { other, joined }) {
+    const { table, address } = context;
     const at = address.integer("row");
     if (at === null || at >= table.rows) return this.#row.replaceChildren();
     const [row] = await table.source.rows(table.info.index, [at]);
     const matched = joined ? joined[at] : -1;
     const [theirs] = other && matched >= 0 ? await other.source.rows(other.info.index, [matched]) : [null];
     const sides = other ? [row, theirs] : [row.before, row.after];
+    if (this.#context !== context) return;
     const messages = row._rollout?.messages ?? [];
     const trees = sides.map((side) => (side ? treeOf(side, (side.step_rewards ?? []).length - 1).tree : null));
     const columns = sides.map((side, place) => {
@@ -147,6 +141,22 @@ export class DiffView extends HTMLElement {
   }
 }
 customElements.define("g-diff", DiffView);
+
+/** @param {Pairs} pairs @param {Int32Array} rows @param {ReturnType<typeof flipsOf>} flips */
+function figuresOf({ before, after, difference }, rows, flips) {
+  const both = rows.filter((row) => difference[row] === difference[row]);
+  const [own, theirs] = [meanOf(before, both).mean, meanOf(after, both).mean];
+  const amount = (/** @type {(row: number) => boolean} */ test) => count(rows.filter(test).length);
+  return figures([
+    ["valid in both", count(both.length), `of ${count(rows.length)}`],
+    ["mean before", number(own)], ["mean after", number(theirs), signed(theirs - own)],
+    ["rose", amount((row) => difference[row] > 0)], ["fell", amount((row) => difference[row] < 0)],
+    ["unmoved", amount((row) => difference[row] === 0)],
+    ["valid before only", amount((row) => before[row] === before[row] && after[row] !== after[row])],
+    ["valid after only", amount((row) => before[row] !== before[row] && after[row] === after[row])],
+    flips && ["pairs flipped", count(flips.flipped), `of ${count(flips.pairs)}`],
+  ]);
+}
 
 /** @typedef {import("./tree.js").Node_} Node_ */
 

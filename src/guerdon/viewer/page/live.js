@@ -82,7 +82,7 @@ export class Live extends HTMLElement {
     const x = this.#samples.slice(1).map(({ at }) => at - now);
     const most = Math.max(1, ...y.filter((value) => !Number.isNaN(value)));
     const within = /** @type {[number, number]} */ ([0, 1.1 * most]);
-    // The axis has a minute at least, whatever is known of it.
+    // The axis has at least a minute, also at the beginning.
     const curve = { name: chart.title, color: chart.color ?? styleOf(0).color, x: [-60, ...x, 0], y: [NaN, ...y, NaN] };
     return curves([curve], { label: chart.title, xLabel: "seconds", within });
   }

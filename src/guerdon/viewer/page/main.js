@@ -135,7 +135,7 @@ export class App extends HTMLElement {
 
   #showBar() {
     const { info } = this.#table;
-    const titles = this.#tables.map((each) => `${each.info.index + 1}. ${each.info.name}`);
+    const titles = this.#tables.map((each) => each.title);
     replaceContent(this.#files, titles.length > 1
       ? choice("File", titles, titles[info.index], (title) => (location.hash = `#file=${titles.indexOf(title)}`))
       : h("span.file", { title: info.name }, inline(info.name, 60)));

@@ -1,4 +1,4 @@
-/** Plots: histograms, intervals, matrices, scatter plots and curves, in SVG and on canvas. */
+/** Plots: histograms, scatter plots and curves, in SVG and on canvas; the colours of numbers. */
 
 import { h, replaceContent, shorten, svg, useArrowKeys } from "./dom.js";
 import { NONE } from "./filters.js";

@@ -25,6 +25,11 @@ export class Table {
     this.columns = new Map(info.columns.map((each) => [each.name, each]));
   }
 
+  /** Its name after its number, since several files may have the same name. */
+  get title() {
+    return `${this.info.index + 1}. ${this.info.name}`;
+  }
+
   /** @param {string} name */
   has(name) {
     return this.columns.has(name);
