@@ -1,5 +1,7 @@
 /** The state of the page: all of it is in the hash of its address. */
 
+import { toggled } from "./filters.js";
+
 /** @typedef {Record<string, string | number | string[] | null>} Changes */
 
 /** Prefix of the parameters that are filters. */
@@ -54,6 +56,11 @@ export class Address extends EventTarget {
     this.parameters = new URLSearchParams(next.slice(1));
     history[how](null, "", next);
     this.dispatchEvent(new Event("change"));
+  }
+
+  /** @param {string} column @param {string} clicked @param {boolean} isAdded As of `toggled`. */
+  filter(column, clicked, isAdded) {
+    this.change({ [filterKey(column)]: toggled(this.filters.get(column), clicked, isAdded) });
   }
 
   /** @param {Changes} changes As of `change`; "back" skips the state before it. */

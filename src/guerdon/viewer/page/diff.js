@@ -2,7 +2,6 @@
 
 import { filterKey } from "./address.js";
 import { card, choice, empty, figures, h, replaceContent, tableOf } from "./dom.js";
-import { toggled } from "./filters.js";
 import { histogram, plot, scatter } from "./plots.js";
 import { errorOf, messagesView, scoreOf, stepsOf } from "./rollout.js";
 import { Binned, extent, meanOf } from "./table.js";
@@ -97,11 +96,9 @@ export class DiffView extends HTMLElement {
   #draw({ before, after, difference }, rows) {
     const { table, address } = this.#context;
     const hasColumn = table.has("difference");
-    const chosen = address.filters.get("difference");
     this.#plots.moved.show(histogram(new Binned(difference), rows, {
-      name: "difference", chosen,
-      choose: hasColumn ? (text, isAdded) =>
-        address.change({ [filterKey("difference")]: toggled(chosen, text, isAdded) }) : undefined,
+      name: "difference", chosen: address.filters.get("difference"),
+      choose: hasColumn ? (text, isAdded) => address.filter("difference", text, isAdded) : undefined,
     }));
     const ends = [...extent(before), ...extent(after)].filter(Number.isFinite);
     const domain = /** @type {[number, number]} */ ([Math.min(...ends), Math.max(...ends)]);

@@ -180,25 +180,21 @@ export function shorten(text, length) {
 
 /**
  * Lets the arrow keys move between the elements of a group, of which the tab key reaches one.
- * @param {Element} group
+ * @param {Element} group With its elements.
  * @param {string} selector
  */
 export function useArrowKeys(group, selector) {
-  const members = () => /** @type {HTMLElement[]} */ ([...group.querySelectorAll(selector)]);
-  const all = members();
-  const current = all.find((each) => each === document.activeElement) ?? all[0];
-  for (const each of all) each.setAttribute("tabindex", each === current ? "0" : "-1");
-  if (group.hasAttribute("data-arrows")) return;
-  group.setAttribute("data-arrows", "");
+  const members = /** @type {HTMLElement[]} */ ([...group.querySelectorAll(selector)]);
+  const current = members.find((each) => each === document.activeElement) ?? members[0];
+  for (const each of members) each.setAttribute("tabindex", each === current ? "0" : "-1");
   group.addEventListener("keydown", (event) => {
     const { key, target } = /** @type {KeyboardEvent} */ (event);
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
-    const now = members();
-    const place = now.indexOf(/** @type {HTMLElement} */ (target));
+    const place = members.indexOf(/** @type {HTMLElement} */ (target));
     if (step === undefined || place < 0) return;
     event.preventDefault();
-    const next = now[(place + step + now.length) % now.length];
-    now[place].setAttribute("tabindex", "-1");
+    const next = members[(place + step + members.length) % members.length];
+    members[place].setAttribute("tabindex", "-1");
     next.setAttribute("tabindex", "0");
     next.focus();
   });

@@ -2,7 +2,7 @@
 
 import { filterKey } from "./address.js";
 import { card, choice, empty, figures, h, replaceContent, tableOf, useArrowKeys } from "./dom.js";
-import { partsOf, shortName, toggled } from "./filters.js";
+import { partsOf, shortName } from "./filters.js";
 import { histogram, plot, scatter, signedColor } from "./plots.js";
 import { correlation, meanOf, meansBy } from "./table.js";
 import { count, inline, number } from "./text.js";
@@ -94,12 +94,6 @@ export class Overview extends HTMLElement {
       choice(label, names, chosen, (name) => this.#context.address.replace({ [parameter]: name }))));
   }
 
-  /** @param {string} name @param {string} text @param {boolean} [isAdded] */
-  #filter(name, text, isAdded = false) {
-    const { address } = this.#context;
-    address.change({ [filterKey(name)]: toggled(address.filters.get(name), text, isAdded) });
-  }
-
   /** @param {Context} context */
   #showFigures(context) {
     const { table, rows } = context;
@@ -138,7 +132,7 @@ export class Overview extends HTMLElement {
     const lines = ordered.map(([value, { part, whole }]) => h("li", {}, h(`button.meter.${name}`, {
       "data-key": `${name} ${value}`, title: `${value}: ${count(part)} of ${count(whole)} rows`,
       "aria-pressed": address.filters.get(name)?.includes(`~${value}`) ?? false,
-      onclick: (/** @type {MouseEvent} */ event) => this.#filter(name, `~${value}`, event.shiftKey),
+      onclick: (/** @type {MouseEvent} */ event) => address.filter(name, `~${value}`, event.shiftKey),
     },
     h("span.fill", { style: { width: `${(100 * part) / ordered[0][1].whole}%` } }),
     h("span.name", {}, inline(value)), h("span.amount", {}, count(part)))));
@@ -149,7 +143,7 @@ export class Overview extends HTMLElement {
   #showHistogram({ table, rows, address }, which, name) {
     this.#parts[which].plot.show(histogram(table.binned(name), rows, {
       name: shortName(name), none: name === "score" ? "failed" : "none", chosen: address.filters.get(name),
-      choose: (text, isAdded) => this.#filter(name, text, isAdded),
+      choose: (text, isAdded) => address.filter(name, text, isAdded),
     }));
   }
 
@@ -184,7 +178,7 @@ export class Overview extends HTMLElement {
     const entries = parts.slice(0, MAX_PARTS).map(({ value, mean }) => ({
       name: `part ${value}`, text: value, mean,
       isChosen: address.filters.get(by)?.includes(`=${value}`) ?? false,
-      onclick: (/** @type {MouseEvent} */ event) => this.#filter(by, `=${value}`, event.shiftKey),
+      onclick: (/** @type {MouseEvent} */ event) => address.filter(by, `=${value}`, event.shiftKey),
     }));
     const sorter = (/** @type {string} */ title, /** @type {string | null} */ order) => h("button.sorter", {
       "data-key": `sort ${title}`, "aria-pressed": isByMean === (order !== null),
@@ -215,10 +209,10 @@ export class Overview extends HTMLElement {
     const heading = (/** @type {string} */ name) => h("span", { title: name }, inline(shortName(name)));
     const lines = names.slice(1).map((name, index) =>
       [heading(name), ...names.slice(0, index + 1).map((_, x) => cell(index + 1, x))]);
-    const { body } = this.#parts.correlations;
     const titles = ["", ...names.slice(0, -1).map(heading)];
-    replaceContent(body, tableOf("matrix", titles, names.length, lines, "There are no two components to compare."));
-    useArrowKeys(body, ".cell");
+    const matrix = tableOf("matrix", titles, names.length, lines, "There are no two components to compare.");
+    replaceContent(this.#parts.correlations.body, matrix);
+    useArrowKeys(matrix, ".cell");
   }
 
   /** @param {Context} context @param {string[]} names @param {{x: string, y: string}} chosen */

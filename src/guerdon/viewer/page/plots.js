@@ -9,8 +9,8 @@ import { brief, count } from "./text.js";
 
 /** A drawing that is as wide as its box; its height is fixed by its class. */
 export class Plot extends HTMLElement {
-  /** @type {Draw} */ draw = () => [];
-  #observer = new ResizeObserver(() => this.redraw());
+  /** @type {Draw} */ #draw = () => [];
+  #observer = new ResizeObserver(() => this.#redraw());
 
   connectedCallback() {
     this.#observer.observe(this);
@@ -22,20 +22,20 @@ export class Plot extends HTMLElement {
 
   /** @param {Draw} draw Called now, and when the width changes. */
   show(draw) {
-    this.draw = draw;
-    this.redraw();
+    this.#draw = draw;
+    this.#redraw();
   }
 
-  redraw() {
+  #redraw() {
     const { clientWidth, clientHeight } = this;
-    if (clientWidth > 100) replaceContent(this, ...this.draw(clientWidth, clientHeight, getComputedStyle(this).color));
+    if (clientWidth > 100) replaceContent(this, ...this.#draw(clientWidth, clientHeight, getComputedStyle(this).color));
   }
 }
 customElements.define("g-plot", Plot);
 
-/** @param {string} shape A class that sets the height. @param {Draw} [draw] @returns {Plot} */
-export function plot(shape, draw = () => []) {
-  return Object.assign(/** @type {Plot} */ (h(`g-plot.${shape}`)), { draw });
+/** @param {string} shape A class that sets the height. @returns {Plot} */
+export function plot(shape) {
+  return /** @type {Plot} */ (h(`g-plot.${shape}`));
 }
 
 // Scales -------------------------------------------------------------------------------------------

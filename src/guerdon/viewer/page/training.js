@@ -202,7 +202,8 @@ export class ArenaView extends HTMLElement {
     const toggle = (/** @type {string} */ name) => () => address.replace({ without: toggled(hidden, name, true) });
     const shown = drawn.filter((each) => !hidden.includes(each.name));
     const label = `Learning curves in ${world}`;
-    const drawing = plot("tall", curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
+    const drawing = plot("tall");
+    drawing.show(curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
     const lines = valid.map((row, place) => {
       const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)].map(brief);
       const name = h("button.link", {
