@@ -91,7 +91,8 @@ export function choice(label, names, chosen, onChoose) {
   const options = names.map((name) =>
     h("option", { value: name, selected: name === chosen }, shorten(name, 60)),
   );
-  const list = h("select", { "aria-label": label, "data-key": label, onchange: () => onChoose(list.value) }, ...options);
+  const onchange = () => onChoose(list.value);
+  const list = h("select", { "aria-label": label, "data-key": label, onchange }, ...options);
   return list;
 }
 

@@ -274,7 +274,12 @@ function stripOf({ steps }, most) {
   return h("div.strip", { "aria-hidden": "true" }, ...cells);
 }
 
-/** @param {Lane} lane @param {Lane[]} lanes @returns {{other: Lane, size: number}} The rollout that is the same for longest. */
+/**
+ * The rollout that begins with the most of the same messages.
+ * @param {Lane} lane
+ * @param {Lane[]} lanes
+ * @returns {{other: Lane, size: number}} `size`: how many these are.
+ */
 function nearestOf(lane, lanes) {
   const sizes = lanes.map((other) => ({ other, size: other === lane ? -1 : commonPrefix(other.keys, lane.keys) }));
   return sizes.reduce((best, each) => (each.size > best.size ? each : best));

@@ -18,7 +18,8 @@ const CHANGES = 200; // of a run
 const BANDS = 4; // curves of which the quartiles are drawn
 /** The kinds of metrics in their order: how their names begin, and what their titles have in place of it. */
 const KINDS = [
-  ["reward", "reward"], ["components.", ""], ["weights.", "weight of "], ["invalid.", "share of failures of "], ["", ""],
+  ["reward", "reward"], ["components.", ""], ["weights.", "weight of "],
+  ["invalid.", "share of failures of "], ["", ""],
 ];
 
 /** The view of one or more logs. */
