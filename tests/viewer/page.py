@@ -94,7 +94,7 @@ def opened(
     Args:
         chromium: The browser.
         address: The address. The page may send requests to its server alone.
-        ready: A selector of what is there once the page is.
+        ready: A selector that matches once the page is shown.
         tolerated: A part of the errors that are expected.
         options: Of playwright's ``new_context``; by default the page has 1,280 × 800 pixels.
     """

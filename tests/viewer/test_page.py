@@ -48,6 +48,14 @@ def listed_ids(page):
     return texts_of(page, ".line:not([hidden]) .id")
 
 
+def eventually(page, condition):
+    for _ in range(200):
+        if condition():
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("it didn't happen")
+
+
 # Views -------------------------------------------------------------------------------------------
 
 
@@ -84,6 +92,18 @@ def test_overview_filters_by_a_rectangle_of_the_scatter(at, recorded):
     amount = sum(score is not None and low <= score <= high for score in scores)
     assert 0 < amount < len(scores)
     assert shown_rows(page) == f"{amount:,} of 1,600 rows"
+
+
+def test_overview_scatter_forgets_a_rectangle_that_becomes_a_scroll(at):
+    page = at("tau")
+    page.locator(".scatter .brush").evaluate("""brush => {
+        const { left, top } = brush.getBoundingClientRect();
+        for (const [type, place] of [["down", 80], ["move", 120], ["cancel", 120], ["move", 150]]) {
+            brush.dispatchEvent(new PointerEvent(`pointer${type}`,
+                { pointerId: 1, clientX: left + place, clientY: top + place }));
+        }
+    }""")
+    assert page.locator(".scatter .selection").get_attribute("d") == ""
 
 
 def test_overview_scatter_has_categories_as_axes(at, recorded):
@@ -171,6 +191,20 @@ def test_list_sorts_and_has_failures_last(at, recorded, sort):
     assert failed > 0
     shown = texts_of(page, ".line:not([hidden]) > .score")
     assert shown == [f"{score:.3f}" for score in valid] + ["failed"] * failed
+
+
+@pytest.mark.parametrize("is_report", [False, True])
+def test_list_sorts_texts_and_has_rows_without_one_last(show, serve, write, tmp_path, is_report):
+    errors = {"a": None, "b": "B: no", "c": None, "d": "A: no"}
+    rows = [row(id, 1.0, error=error) for id, error in errors.items()]
+    address = serve(rows)
+    if is_report:
+        run_guerdon(tmp_path, "view", str(write("rows.jsonl", rows)), "--out", "report.html")
+        address = (tmp_path / "report.html").as_uri()
+    page = show(address, "#view=list&sort=error")
+    assert listed_ids(page) == ["d", "b", "a", "c"]
+    go(page, "#view=list&sort=-error")
+    assert listed_ids(page) == ["b", "d", "a", "c"]
 
 
 def test_rollout_shows_messages_calls_and_steps(at, recorded):
@@ -287,6 +321,23 @@ def test_group_shows_rollouts_side_by_side_and_the_steps_of_a_state(at, recorded
     wait_for(page, f"document.querySelector('h1').innerText === 'group {group + 1}'")
 
 
+def test_group_of_a_file_without_groups_ignores_the_keys(show, serve):
+    page = show(serve([row("a", 1.0, group=None)]), "#view=group")
+    assert "no groups" in page.locator("main .empty").inner_text()
+    page.keyboard.press("j")
+    page.wait_for_timeout(50)
+    assert "group=" not in page.url.split("view=group")[1]
+
+
+def test_diff_of_a_file_without_another_closes_the_row(show, serve):
+    pair = {"id": "a", "group": "g", "before": row("a", 0.0), "after": row("a", 1.0)}
+    page = show(serve([pair], [row("b", 1.0)]), "#row=0")
+    assert page.locator(".diff-row h2").inner_text() == "a"
+    go(page, "#file=1&view=diff&row=0")
+    assert "Open two files" in page.locator("main .empty").inner_text()
+    assert page.locator(".diff-row *").count() == 0
+
+
 def test_diff_opens_a_row_with_both_trees(at, recorded):
     moved = recorded.files["diff"].printed["moved"][0]
     page = at("diff")
@@ -296,6 +347,23 @@ def test_diff_opens_a_row_with_both_trees(at, recorded):
     assert texts_of(page, ".diff-row .big") == [f"{moved['before']:.3f}", f"{moved['after']:.3f}"]
     assert page.locator(".diff-row .tree").count() == 2
     assert {"answered", "correct"} <= set(texts_of(page, ".diff-row .tree .name"))
+
+
+def test_diff_shows_the_row_that_was_clicked_last(at, recorded):
+    page = at("diff")
+    second = recorded.files["diff"].printed["moved"][1]["id"]
+    requests = []  # for the rows of the tables, and then for the row that is opened
+    page.route("**/api/rows?*", lambda route: requests.append(route))
+    for place in (0, 1):
+        page.locator(".moves button").nth(place).click()
+        eventually(page, lambda place=place: len(requests) == 2 * place + 1)
+        requests[2 * place].continue_()
+        eventually(page, lambda place=place: len(requests) == 2 * place + 2)
+    requests[3].continue_()
+    page.wait_for_selector(".diff-row h2")
+    requests[1].continue_()  # the first answer comes last
+    page.wait_for_timeout(300)
+    assert page.locator(".diff-row h2").inner_text() == second
 
 
 def test_diff_compares_two_files_of_rows(show, serve):
@@ -361,6 +429,12 @@ def test_training_has_the_values_of_single_steps_of_a_long_log(show, serve, tmp_
         page.mouse.move(plot["x"] + share * plot["width"], plot["y"] + 100)
         step, reward = legend.all_inner_texts()
         assert reward == f"{rewards[int(step.split()[1])]:.3f}"
+
+
+def test_training_titles_change_the_beginning_of_a_name_only(show, serve, write):
+    record = {"kind": "step", "step": 1, "reward": 1.0, "components": {"a.weights.b": 1.0}}
+    page = show(serve(write("log.jsonl", [record])))
+    assert texts_of(page, ".curves .card h2") == ["reward", "a.weights.b"]
 
 
 def test_arena_hides_a_method(show, arena):

@@ -14,7 +14,7 @@ SCREENS = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 390, "h
 
 
 def check(page, name):
-    page.wait_for_timeout(150)  # until what is drawn later is there
+    page.wait_for_timeout(150)  # some plots are drawn later
     page.screenshot(path=REPOSITORY / ".bench" / "page" / f"{name}.png")
     assert violations(page) == [], name
 

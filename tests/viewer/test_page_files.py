@@ -143,7 +143,7 @@ def test_rollout_and_group_show_rows_whose_lists_are_something_else(show, serve)
     rows = [
         row("a", float("nan"), step_rewards=[float("nan")]),
         row("b", 0.5, steps="x", step_rewards="x", trees="x", stopped_by="x", notes="x"),
-        row("c", 0.5, steps=[None, 5], step_rewards=[0.25, 0.5, 0.5], trees=trees),
+        row("c", 0.5, steps=[None, 5], step_rewards=[0.25, 0.5, 0.5], trees=trees, error=5),
     ]
     calls = [{"role": "assistant", "tool_calls": given} for given in ("x", [None, {"function": 5}])]
     rollouts = [
@@ -242,6 +242,20 @@ def test_report_works_from_a_file_without_a_network(show, recorded, tmp_path):
         for selector in selectors:
             assert texts_of(page, selector) == texts_of(served, selector), (state, selector)
             assert texts_of(page, selector)
+
+
+def test_report_lists_calls_as_the_served_page_does(show, serve, tmp_path):
+    calls = [{"function": {"name": name, "arguments": '{"at": 1}'}} for name in ("look", "go")]
+    messages = [{"role": "assistant", "content": None, "tool_calls": calls}]
+    address = serve([row("a", 1.0)], rollouts=[{"id": "a", "messages": messages}])
+    files = ("0.jsonl", "--rollouts", "rollouts.jsonl")
+    run_guerdon(tmp_path, "view", *files, "--out", "report.html")
+    for page in (
+        show(address, "#view=list"),
+        show((tmp_path / "report.html").as_uri() + "#view=list"),
+    ):
+        wait_for(page, "document.querySelector('.line > .text').innerText !== ''")
+        assert texts_of(page, ".line:not([hidden]) > .text") == ['look("at": 1); go("at": 1)']
 
 
 def test_report_of_a_sample_has_a_note(show, recorded, tmp_path):

@@ -92,6 +92,7 @@ class Everything(Action):
     point: Point
     other: Point | None = None
     tags: list[str] = Field(default_factory=list)
+    finish: Literal["matt", "gloss"] | None = None
 
 
 class Seen(Observation):
@@ -587,6 +588,20 @@ def test_play_slider_sends_changes_one_after_the_other(chromium, serve):
         page.wait_for_selector(".audit tbody tr >> nth=2")
         assert page.locator("[aria-label='weight of near']").input_value() == "0.8"
         assert page.locator("text=not changed").count() == 0
+
+
+def test_play_slider_changes_a_weight_after_the_server_was_away(chromium, serve):
+    served = serve()
+    with opened(chromium, served, "web/#reward", tolerated="ERR_FAILED") as page:
+        page.wait_for_selector(".entries")
+        page.route("**/config*/**", lambda route: route.abort())
+        page.route("**/config", lambda route: route.abort())
+        set_slider(page, "near", 0.8)
+        page.wait_for_selector("g-weights .is-failed")
+        page.unroute_all()
+        set_slider(page, "near", 0.7)
+        eventually(lambda: len(served.http.get("/config/audit").json()) == 1)
+        page.wait_for_selector("g-weights .is-failed", state="detached")
 
 
 @pytest.mark.parametrize("typed", ["", "1e400"])

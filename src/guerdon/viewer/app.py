@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -22,7 +21,7 @@ from guerdon._validation import check_token
 from guerdon.envs.server.access import AccessControl
 from guerdon.errors import InvalidArgumentError
 from guerdon.viewer.columns import Array
-from guerdon.viewer.files import ViewedFile
+from guerdon.viewer.files import ViewedFile, packed_header
 
 __all__ = ["ViewerApp"]
 
@@ -159,9 +158,7 @@ def _integers(request: Request, name: str) -> list[int]:
 
 def _packed(header: dict[str, Any], columns: Iterator[Iterator[Array]]) -> Iterator[bytes]:
     """The header and the columns of an answer, each beginning at a multiple of 8 bytes."""
-    data = json.dumps(header).encode()
-    data += b" " * (-(4 + len(data)) % 8)
-    yield struct.pack("<I", len(data)) + data
+    yield packed_header(header)
     for column, parts in zip(header["columns"], columns, strict=True):
         for part in parts:
             yield part.tobytes()

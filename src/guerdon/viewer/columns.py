@@ -41,11 +41,9 @@ TYPES: dict[str, np.dtype[Any]] = {
     "category": np.dtype("<i4"),
     "text": np.dtype(f"S{KEY}"),
 }
-EMPTY_ENTRY = {
-    "number": np.float64(math.nan).tobytes(),
-    "category": np.int32(-1).tobytes(),
-    "text": bytes(KEY),
-}
+# The entry of a row without a value, and its bytes.
+NO_VALUE: dict[str, Any] = {"number": math.nan, "category": -1, "text": b""}
+EMPTY_ENTRY = {name: np.array(NO_VALUE[name], type_).tobytes() for name, type_ in TYPES.items()}
 EMPTY: Mapping[str, Any] = {}
 
 

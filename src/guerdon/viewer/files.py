@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.result_rows import encode_row
-from guerdon.viewer.columns import BLOCK, MAX_COLUMNS, TYPES, Array, Column
+from guerdon.viewer.columns import BLOCK, MAX_COLUMNS, NO_VALUE, TYPES, Array, Column
 from guerdon.viewer.index import FileIndex
 from guerdon.viewer.kinds import Row, text_of, text_of_parts
 from guerdon.viewer.searching import rows_with
@@ -22,8 +24,6 @@ MAX_ROWS = 200
 MAX_BYTES = 8 * 2**20
 # Characters of a row in the list.
 MAX_BRIEF = 200
-# The entry of a row without a value.
-EMPTY = {"number": np.nan, "category": -1, "text": b""}
 # Seconds of a search.
 SEARCH_S = 5.0
 
@@ -142,7 +142,7 @@ class ViewedFile:
         places = self.join(index)
         entries = store.read(name)
         for start in range(0, rows, BLOCK):
-            yield _taken(entries, places[start : min(start + BLOCK, rows)], EMPTY[column.type])
+            yield _taken(entries, places[start : min(start + BLOCK, rows)], NO_VALUE[column.type])
 
     # Ids
 
@@ -156,10 +156,8 @@ class ViewedFile:
             return self._kept_for("join", other, lambda: _join(self.index, other))  # type: ignore[no-any-return]
         return _join(self.index, other)
 
-    def order(self, by: str) -> Array:
-        """The rows in the order of a column of texts, (rows,); those without a text are last.
-
-        A minus before the name of the column reverses the order.
+    def order(self, name: str) -> Array:
+        """The rows with a text in a column of texts, in the order of these, (n,).
 
         Texts are compared by 24 bytes after what all have in common, and equal ones by their row.
 
@@ -167,7 +165,6 @@ class ViewedFile:
             InvalidArgumentError: There is no such column of texts.
         """
         known = self._columns()
-        name = by.removeprefix("-")
         if name not in known or known[name][1].type != "text":
             raise InvalidArgumentError(f"there is no column of texts {name!r}")
         index, column = known[name]
@@ -178,7 +175,7 @@ class ViewedFile:
             has_text |= words != 0
             words = words[order]
             order = order[np.argsort(words, kind="stable")]
-        return order[::-1] if by != name else np.roll(order, -int(np.count_nonzero(~has_text)))
+        return order[np.count_nonzero(~has_text) :]
 
     # Rows
 
@@ -229,6 +226,13 @@ class ViewedFile:
             found = np.union1d(found, np.flatnonzero(joined)).astype(np.int32)
             is_cut = is_cut or is_also_cut
         return found, is_cut
+
+
+def packed_header(header: dict[str, Any]) -> bytes:
+    """A header as JSON after its length; what follows begins at a multiple of 8 bytes."""
+    data = json.dumps(header).encode()
+    data += b" " * (-(4 + len(data)) % 8)
+    return struct.pack("<I", len(data)) + data
 
 
 def _join(index: FileIndex, other: FileIndex) -> Array:
@@ -283,6 +287,7 @@ def _brief(row: Row) -> Row:
 
 
 def _calls_of(message: Row) -> str:
+    """The calls of a message, as the page itself shows them."""
     calls = message.get("tool_calls")
     functions = [call.get("function") for call in calls or () if isinstance(call, dict)]
     named = [each for each in functions if isinstance(each, dict)]

@@ -96,7 +96,7 @@ class FileIndex:
     Attributes:
         path: The file.
         store: The columns.
-        lock: Held while the columns change; hold it to read several of them.
+        lock: Acquired while the columns change; acquire it to read several of them.
 
     Raises:
         InvalidArgumentError: The file can't be read, or has no rows of a known kind.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import io
-import json
-import struct
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +16,7 @@ from guerdon._pages import PAGES
 from guerdon.errors import InvalidArgumentError
 from guerdon.viewer.bundle import bundled_page
 from guerdon.viewer.columns import Array
-from guerdon.viewer.files import MAX_ROWS, ViewedFile
+from guerdon.viewer.files import MAX_ROWS, ViewedFile, packed_header
 
 __all__ = ["write_report"]
 
@@ -106,11 +104,9 @@ def _compressed(files: Sequence[ViewedFile], chosen: Sequence[Array], most: int)
                 body.write(line)
             header["rows"].append({"offset": offset, "bytes": body.tell() - offset})
             body.write(bytes(-body.tell() % 8))
-        data = json.dumps(header).encode()
-        data += b" " * (-(4 + len(data)) % 8)
         body.seek(0)
         with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=9, mtime=0) as compressed:
-            compressed.write(struct.pack("<I", len(data)) + data)
+            compressed.write(packed_header(header))
             while piece := body.read(MB):
                 compressed.write(piece)
                 if target.tell() > most:

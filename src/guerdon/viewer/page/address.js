@@ -1,5 +1,7 @@
 /** The state of the page: all of it is in the hash of its address. */
 
+import { toggled } from "./filters.js";
+
 /** @typedef {Record<string, string | number | string[] | null>} Changes */
 
 /** Prefix of the parameters that are filters. */
@@ -46,14 +48,24 @@ export class Address extends EventTarget {
   /**
    * Changes parameters; null removes one. Filters are named by `filterKey`.
    * @param {Changes} changes
-   * @param {{replace?: boolean}} [options] Whether "back" skips the state before the change.
+   * @param {"pushState" | "replaceState"} [how] How the browser records it.
    */
-  change(changes, { replace = false } = {}) {
+  change(changes, how = "pushState") {
     const next = this.link(changes);
     if (next === `#${this.parameters}`) return;
     this.parameters = new URLSearchParams(next.slice(1));
-    history[replace ? "replaceState" : "pushState"](null, "", next);
+    history[how](null, "", next);
     this.dispatchEvent(new Event("change"));
+  }
+
+  /** @param {string} column @param {string} clicked @param {boolean} isAdded As of `toggled`. */
+  filter(column, clicked, isAdded) {
+    this.change({ [filterKey(column)]: toggled(this.filters.get(column), clicked, isAdded) });
+  }
+
+  /** @param {Changes} changes As of `change`; "back" skips the state before it. */
+  replace(changes) {
+    this.change(changes, "replaceState");
   }
 
   /**

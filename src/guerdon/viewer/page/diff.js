@@ -2,10 +2,8 @@
 
 import { filterKey } from "./address.js";
 import { card, choice, empty, figures, h, replaceContent, tableOf } from "./dom.js";
-import { toggled } from "./filters.js";
 import { histogram, plot, scatter } from "./plots.js";
-import { messagesView, scoreOf, stepsOf } from "./rollout.js";
-import { failureNote } from "./status.js";
+import { errorOf, messagesView, scoreOf, stepsOf } from "./rollout.js";
 import { Binned, extent, meanOf } from "./table.js";
 import { brief, count, folded, inline, number, signed } from "./text.js";
 import { treeOf, treeView } from "./tree.js";
@@ -23,7 +21,7 @@ const COMBINED = 200; // rows of a group; of larger ones, not all pairs are list
 
 /** The view of a diff file, or of two files of result rows. */
 export class DiffView extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   /** @type {Pairs | null} */ #pairs = null;
   #key = "";
   #plots = { moved: plot("low"), scatter: plot("square") };
@@ -44,7 +42,7 @@ export class DiffView extends HTMLElement {
     if (other === undefined) {
       const about = "Open two files of result rows, or one that guerdon diff wrote, to compare them.";
       replaceContent(this.#overview, empty(about));
-      return;
+      return this.#row.replaceChildren();
     }
     const key = JSON.stringify([table, other].map((each) => [each?.info.index, each?.info.version]));
     if (this.#key !== key) {
@@ -54,66 +52,53 @@ export class DiffView extends HTMLElement {
     }
     const pairs = /** @type {Pairs} */ (this.#pairs);
     await this.#showOverview(context, pairs, others);
-    await this.#showRow(context, pairs);
   }
 
   /** @param {Context} context @param {Pairs} pairs @param {import("./table.js").Table[]} others */
-  async #showOverview({ table, rows, address }, pairs, others) {
+  async #showOverview(context, pairs, others) {
+    const { table, rows, address } = context;
     const { before, after, difference, other } = pairs;
     await table.load(["group"]);
     const moved = [...rows].filter((row) => Math.abs(difference[row]) > 0)
       .sort((a, b) => Math.abs(difference[b]) - Math.abs(difference[a]) || a - b).slice(0, MOVED);
-    const amount = (/** @type {(row: number) => boolean} */ test) => count(rows.filter(test).length);
-    const codes = table.columns.get("group")?.type === "category" ? table.codes("group") : null;
+    const codes = table.type("group") === "category" ? table.codes("group") : null;
     const flips = flipsOf(pairs, rows, codes);
-    const both = rows.filter((row) => difference[row] === difference[row]);
-    const [own, theirs] = [meanOf(before, both).mean, meanOf(after, both).mean];
     const listed = [...new Set([...moved, ...(flips?.clearest ?? []).flat()])];
     const named = listed.length ? await table.source.rows(table.info.index, listed, true) : [];
+    if (this.#context !== context) return;
     const ids = new Map(named.map(({ id }, place) => [listed[place], id]));
     const opener = (/** @type {string} */ list, /** @type {number} */ row) => h("button.link", {
       "data-key": `${list} ${row}`, onclick: () => address.change({ row }),
     }, inline(ids.get(row) ?? `line ${row + 1}`, 40));
-    const moves = moved.map((row) => h("tr", {},
-      h("th", { scope: "row" }, opener("moved", row)),
-      ...[number(before[row]), number(after[row]), signed(difference[row])].map((text) => h("td.number", {}, text))));
-    const flipped = (flips?.clearest ?? []).map(([a, b]) => h("tr", {},
-      h("td", {}, inline(table.values("group")[table.codes("group")[a]], 40)),
-      ...[a, b].flatMap((row) => [
-        h("td", {}, opener("flip", row)), h("td", {}, `${brief(before[row])} → ${brief(after[row])}`)])));
-    const titled = (/** @type {import("./table.js").Table} */ each) => `${each.info.index + 1}. ${each.info.name}`;
+    const moves = moved.map((row) =>
+      [opener("moved", row), number(before[row]), number(after[row]), signed(difference[row])]);
+    const flipped = (flips?.clearest ?? []).map(([a, b]) => [
+      inline(table.value("group", a), 40),
+      ...[a, b].flatMap((row) => [opener("flip", row), `${brief(before[row])} → ${brief(after[row])}`])]);
     const part = (/** @type {string} */ name, /** @type {string} */ title, /** @type {HTMLElement} */ body) =>
       card(name, title, null, h("div.body", {}, body));
     const titles = ["group", "better before", "scores", "better after", "scores"];
     replaceContent(this.#overview,
       other && h("p.pair", {}, inline(table.info.name, 60), " → ",
-        choice("Compare with", others.map(titled), titled(other), (name) => address.change({ with: parseInt(name) - 1 }))),
-      part("figures", "In numbers", figures([
-        ["valid in both", count(both.length), `of ${count(rows.length)}`],
-        ["mean before", number(own)], ["mean after", number(theirs), signed(theirs - own)],
-        ["rose", amount((row) => difference[row] > 0)], ["fell", amount((row) => difference[row] < 0)],
-        ["unmoved", amount((row) => difference[row] === 0)],
-        ["valid before only", amount((row) => before[row] === before[row] && after[row] !== after[row])],
-        ["valid after only", amount((row) => before[row] !== before[row] && after[row] === after[row])],
-        flips && ["pairs flipped", count(flips.flipped), `of ${count(flips.pairs)}`]])),
+        choice("Compare with", others.map(({ title }) => title), other.title, (title) =>
+          address.change({ with: parseInt(title) - 1 }))),
+      part("figures", "In numbers", figuresOf(pairs, rows, flips)),
       part("lengths", "How the scores moved", this.#plots.moved),
       part("scatter", "After over before", this.#plots.scatter),
       part("moved", "Moved most", tableOf("moves", ["rollout", "before", "after", "difference"], 1, moves)),
-      flips && part("flips", "Pairs that changed their order", flipped.length
-        ? tableOf("pairs", titles, titles.length, flipped)
-        : empty("No pair of a group changed its order.")));
+      flips && part("flips", "Pairs that changed their order",
+        tableOf("pairs", titles, titles.length, flipped, "No pair of a group changed its order.")));
     this.#draw(pairs, rows);
+    await this.#showRow(context, pairs);
   }
 
   /** @param {Pairs} pairs @param {Int32Array} rows */
   #draw({ before, after, difference }, rows) {
-    const { table, address } = /** @type {Context} */ (this.#context);
+    const { table, address } = this.#context;
     const hasColumn = table.has("difference");
-    const chosen = address.filters.get("difference");
     this.#plots.moved.show(histogram(new Binned(difference), rows, {
-      name: "difference", chosen,
-      choose: hasColumn ? (text, isAdded) =>
-        address.change({ [filterKey("difference")]: toggled(chosen, text, isAdded) }) : undefined,
+      name: "difference", chosen: address.filters.get("difference"),
+      choose: hasColumn ? (text, isAdded) => address.filter("difference", text, isAdded) : undefined,
     }));
     const ends = [...extent(before), ...extent(after)].filter(Number.isFinite);
     const domain = /** @type {[number, number]} */ ([Math.min(...ends), Math.max(...ends)]);
@@ -126,20 +111,22 @@ export class DiffView extends HTMLElement {
   }
 
   /** @param {Context} context @param {Pairs} pairs */
-  async #showRow({ table, address }, { other, joined }) {
+  async #showRow(context, { other, joined }) {
+    const { table, address } = context;
     const at = address.integer("row");
     if (at === null || at >= table.rows) return this.#row.replaceChildren();
     const [row] = await table.source.rows(table.info.index, [at]);
     const matched = joined ? joined[at] : -1;
     const [theirs] = other && matched >= 0 ? await other.source.rows(other.info.index, [matched]) : [null];
     const sides = other ? [row, theirs] : [row.before, row.after];
+    if (this.#context !== context) return;
     const messages = row._rollout?.messages ?? [];
     const trees = sides.map((side) => (side ? treeOf(side, (side.step_rewards ?? []).length - 1).tree : null));
     const columns = sides.map((side, place) => {
       const [tree, title] = [trees[place], h("h3", {}, ["before", "after"][place])];
       if (!side) return h("section", {}, title, empty("The other file has no row with this id."));
       return h("section", {}, title, scoreOf(side),
-        side.error && failureNote(side.error, side.is_score_valid ? "handled" : "failed"),
+        errorOf(side),
         tree ? marked(treeView(tree), tree, trees[1 - place]) : empty("There are no components."));
     });
     const close = () => address.change({ row: null });
@@ -151,6 +138,22 @@ export class DiffView extends HTMLElement {
   }
 }
 customElements.define("g-diff", DiffView);
+
+/** @param {Pairs} pairs @param {Int32Array} rows @param {ReturnType<typeof flipsOf>} flips */
+function figuresOf({ before, after, difference }, rows, flips) {
+  const both = rows.filter((row) => difference[row] === difference[row]);
+  const [own, theirs] = [meanOf(before, both).mean, meanOf(after, both).mean];
+  const amount = (/** @type {(row: number) => boolean} */ test) => count(rows.filter(test).length);
+  return figures([
+    ["valid in both", count(both.length), `of ${count(rows.length)}`],
+    ["mean before", number(own)], ["mean after", number(theirs), signed(theirs - own)],
+    ["rose", amount((row) => difference[row] > 0)], ["fell", amount((row) => difference[row] < 0)],
+    ["unmoved", amount((row) => difference[row] === 0)],
+    ["valid before only", amount((row) => before[row] === before[row] && after[row] !== after[row])],
+    ["valid after only", amount((row) => before[row] !== before[row] && after[row] === after[row])],
+    flips && ["pairs flipped", count(flips.flipped), `of ${count(flips.pairs)}`],
+  ]);
+}
 
 /** @typedef {import("./tree.js").Node_} Node_ */
 

@@ -1,22 +1,29 @@
 /** Creating elements. Text is only ever set as text, never parsed as HTML. */
 
 /** @typedef {Node | string | null | undefined | false} Child */
+/** @typedef {HTMLElementTagNameMap} Tags */
+/**
+ * @template {string} Name
+ * @typedef {Name extends keyof Tags ? Tags[Name]
+ *   : Name extends `${infer Tag extends keyof Tags}.${string}` ? Tags[Tag] : HTMLElement} ElementOf
+ */
 
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
 /**
  * Creates an HTML element. A property whose name begins with `on` is a listener, one that is null,
  * undefined or false is left out (`aria-pressed` may be false); the others are attributes.
- * @param {string} name The tag, with classes after dots: `div.card.wide`.
+ * @template {string} Name
+ * @param {Name} name The tag, with classes after dots: `div.card.wide`.
  * @param {Record<string, any>} [properties]
  * @param {...Child} children
- * @returns {HTMLElement}
+ * @returns {ElementOf<Name>}
  */
 export function h(name, properties = {}, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
   if (tag === "button") element.setAttribute("type", "button");
-  return filled(element, classes, properties, children);
+  return /** @type {any} */ (filled(element, classes, properties, children));
 }
 
 /**
@@ -84,9 +91,9 @@ export function choice(label, names, chosen, onChoose) {
   const options = names.map((name) =>
     h("option", { value: name, selected: name === chosen }, shorten(name, 60)),
   );
-  const choose = (/** @type {Event} */ event) =>
-    onChoose(/** @type {HTMLSelectElement} */ (event.target).value);
-  return h("select", { "aria-label": label, "data-key": label, onchange: choose }, ...options);
+  const onchange = () => onChoose(list.value);
+  const list = h("select", { "aria-label": label, "data-key": label, onchange }, ...options);
+  return list;
 }
 
 /**
@@ -103,16 +110,24 @@ export function card(name, title, aside, ...body) {
 }
 
 /**
- * A table whose first columns are text, and whose others are numbers.
+ * A table whose first columns are text, and whose others are numbers. The first cell of a line is its title.
  * @param {string} name Its class.
  * @param {Child[]} titles
  * @param {number} texts How many columns are of text.
- * @param {HTMLElement[]} lines
+ * @param {(Child | Child[])[][]} lines What is in the cells.
+ * @param {string} [none] In place of a table without lines.
  * @returns {HTMLElement}
  */
-export function tableOf(name, titles, texts, lines) {
-  const head = titles.map((title, place) => h(place < texts ? "th" : "th.number", { scope: "col" }, title));
-  return h(`table.${name}`, {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...lines));
+export function tableOf(name, titles, texts, lines, none) {
+  if (!lines.length && none) return empty(none);
+  const row = (/** @type {(Child | Child[])[]} */ line, /** @type {"col" | "row"} */ scope) =>
+    h("tr", {}, ...line.map((content, place) => {
+      const isTitle = scope === "col" || place === 0;
+      const tag = `${isTitle ? "th" : "td"}${place < texts ? "" : ".number"}`;
+      return h(tag, { scope: isTitle && scope }, ...[content].flat());
+    }));
+  const body = lines.map((line) => row(line, "row"));
+  return h(`table.${name}`, {}, h("thead", {}, row(titles, "col")), h("tbody", {}, ...body));
 }
 
 /**
@@ -166,25 +181,21 @@ export function shorten(text, length) {
 
 /**
  * Lets the arrow keys move between the elements of a group, of which the tab key reaches one.
- * @param {Element} group
+ * @param {Element} group With its elements.
  * @param {string} selector
  */
 export function useArrowKeys(group, selector) {
-  const members = () => /** @type {HTMLElement[]} */ ([...group.querySelectorAll(selector)]);
-  const all = members();
-  const current = all.find((each) => each === document.activeElement) ?? all[0];
-  for (const each of all) each.setAttribute("tabindex", each === current ? "0" : "-1");
-  if (group.hasAttribute("data-arrows")) return;
-  group.setAttribute("data-arrows", "");
+  const members = /** @type {HTMLElement[]} */ ([...group.querySelectorAll(selector)]);
+  const current = members.find((each) => each === document.activeElement) ?? members[0];
+  for (const each of members) each.setAttribute("tabindex", each === current ? "0" : "-1");
   group.addEventListener("keydown", (event) => {
     const { key, target } = /** @type {KeyboardEvent} */ (event);
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
-    const now = members();
-    const place = now.indexOf(/** @type {HTMLElement} */ (target));
+    const place = members.indexOf(/** @type {HTMLElement} */ (target));
     if (step === undefined || place < 0) return;
     event.preventDefault();
-    const next = now[(place + step + now.length) % now.length];
-    now[place].setAttribute("tabindex", "-1");
+    const next = members[(place + step + members.length) % members.length];
+    members[place].setAttribute("tabindex", "-1");
     next.setAttribute("tabindex", "0");
     next.focus();
   });

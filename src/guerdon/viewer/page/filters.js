@@ -17,10 +17,10 @@ const INTERVAL = /^([[(])([^,]*),([^,]*)([\])])$/;
  * @returns {((row: number) => boolean)[]}
  */
 export function testsOf(table, filters) {
-  const known = [...filters].filter(([name]) => (table.columns.get(name)?.type ?? "text") !== "text");
+  const known = [...filters].filter(([name]) => (table.type(name) ?? "text") !== "text");
   return known.map(([name, alternatives]) => {
     const keepsNone = alternatives.includes(NONE);
-    if (table.columns.get(name)?.type === "category") {
+    if (table.type(name) === "category") {
       const [codes, kept] = [table.codes(name), codesOf(table, name, alternatives)];
       return (row) => (codes[row] < 0 ? keepsNone : kept.has(codes[row]));
     }
@@ -71,12 +71,12 @@ export function partsOf(value) {
  * @param {string[] | undefined} alternatives
  * @param {string} clicked
  * @param {boolean} isAdded Whether the other alternatives stay.
- * @returns {string[] | null} Null if no alternative is left.
+ * @returns {string[]}
  */
 export function toggled(alternatives = [], clicked, isAdded) {
   const others = alternatives.filter((each) => each !== clicked);
-  if (others.length < alternatives.length) return isAdded && others.length ? others : null;
-  return isAdded ? [...others, clicked] : [clicked];
+  const kept = isAdded ? others : [];
+  return others.length < alternatives.length ? kept : [...kept, clicked];
 }
 
 /**

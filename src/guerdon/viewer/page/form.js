@@ -1,6 +1,6 @@
 /** Forms that are made from JSON Schemas, and the values that are typed into them. */
 
-import { h, replaceContent } from "./dom.js";
+import { choice, h, replaceContent } from "./dom.js";
 import { parseJson } from "./source.js";
 import { inline } from "./text.js";
 
@@ -136,25 +136,22 @@ function alternatives(options, place) {
     chosen = option ? controlOf(option, { ...place, isRequired: true }) : null;
     replaceContent(slot, chosen?.element);
   };
-  const select = h("select", {
-    "aria-label": "kind", onchange: () => show(/** @type {HTMLSelectElement} */ (select).value),
-  }, ...values.map((name) => h("option", { value: name }, name)));
   show(values[0]);
-  return { element: h("div.fields", {}, select, slot), read: () => chosen?.read() };
+  return { element: h("div.fields", {}, choice("kind", values, values[0], show), slot), read: () => chosen?.read() };
 }
 
 /** @param {unknown[]} values @param {unknown} initial @param {Place} place @returns {Control} */
 function selectOf(values, initial, { isRequired }) {
-  const shown = isRequired || initial !== undefined ? values : [undefined, ...values];
-  const select = /** @type {HTMLSelectElement} */ (h("select", {}, ...shown.map((value, at) =>
-    h("option", { value: at, selected: value === initial }, value === undefined ? "–" : String(value).slice(0, LONG)))));
+  const shown = isRequired || values.includes(initial) ? values : [undefined, ...values];
+  const select = h("select", {}, ...shown.map((value, at) =>
+    h("option", { value: at, selected: value === initial }, value === undefined ? "–" : String(value).slice(0, LONG))));
   return { element: select, read: () => shown[Number(select.value)] };
 }
 
 /** @param {Schema} schema @param {Place} place @returns {Control} */
 function booleanOf(schema, place) {
   if (!place.isRequired && typeof schema.default !== "boolean") return selectOf([true, false], undefined, place);
-  const box = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", checked: schema.default === true }));
+  const box = h("input", { type: "checkbox", checked: schema.default === true });
   return { element: box, read: () => box.checked };
 }
 
@@ -162,11 +159,11 @@ function booleanOf(schema, place) {
 function numberOf(schema, place) {
   const isInteger = schema.type === "integer";
   const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below } = schema;
-  const box = /** @type {HTMLInputElement} */ (h("input", {
+  const box = h("input", {
     type: "number", step: isInteger ? 1 : "any", value: schema.default, autocomplete: "off",
     min: minimum ?? (isInteger && above !== undefined ? above + 1 : above),
     max: maximum ?? (isInteger && below !== undefined ? below - 1 : below),
-  }));
+  });
   if (box.min && box.max) box.placeholder = `${box.min} to ${box.max}`;
   const read = () => {
     const value = box.value === "" ? undefined : Number(box.value);
@@ -180,8 +177,7 @@ function numberOf(schema, place) {
 /** @param {Schema} schema @param {Place} place @returns {Control} */
 function textOf(schema, { isRequired }) {
   const isShort = schema.maxLength <= LONG || schema.pattern || schema.format;
-  const box = /** @type {HTMLTextAreaElement} */ (
-    h(isShort ? "input" : "textarea", { type: isShort ? "text" : null, rows: isShort ? null : 2, autocomplete: "off" }));
+  const box = isShort ? h("input", { type: "text", autocomplete: "off" }) : h("textarea", { rows: 2, autocomplete: "off" });
   box.value = schema.default ?? "";
   return { element: box, read: () => (box.value === "" && !isRequired ? undefined : box.value) };
 }
@@ -189,7 +185,7 @@ function textOf(schema, { isRequired }) {
 /** @param {Schema} schema @param {Place} place @returns {Control} */
 function jsonOf(schema, { path, isRequired }) {
   const example = { array: "[…]", object: "{…}" }[String(schema.type)] ?? "";
-  const box = /** @type {HTMLTextAreaElement} */ (h("textarea.json", { rows: 2, placeholder: `JSON ${example}` }));
+  const box = h("textarea.json", { rows: 2, placeholder: `JSON ${example}` });
   const read = () => {
     if (!isRequired && !box.value.trim()) return undefined;
     let value;

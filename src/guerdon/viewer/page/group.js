@@ -1,11 +1,10 @@
 /** The rollouts of one task side by side, and the steps that were taken in the same state. */
 
 import { advantageOf, formulaOf, statisticsOf } from "./advantage.js";
-import { card, empty, h, pager, replaceContent, scrolled, shorten, tableOf } from "./dom.js";
-import { signedColor } from "./plots.js";
-import { assistantTurns, barStyle, messageView, scoreOf, stepsOf } from "./rollout.js";
+import { card, empty, h, pager, replaceContent, scrolled, tableOf } from "./dom.js";
+import { reachOf, signedColor } from "./plots.js";
+import { assistantTurns, barStyle, errorOf, messageView, scoreOf, stepsOf } from "./rollout.js";
 import { actionText, messageText } from "./source.js";
-import { failureNote } from "./status.js";
 import { brief, count, folded, inline, number, prose, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -22,22 +21,20 @@ const WITHOUT_TEXT = "(a message without text)";
 
 /** The view of one group. */
 export class GroupView extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   #key = "";
   /** @type {number[]} */ #at = [];
   /** @type {Row[]} */ #rows = [];
 
   /** @param {Context} context */
   async show(context) {
-    const { table, address } = context;
+    const { table } = context;
     this.#context = context;
-    if (table.columns.get("group")?.type !== "category") {
-      replaceContent(this, empty("The rows of this file have no groups, or too many to list them."));
-      return;
-    }
     await table.load(["group", "score"]);
     const name = this.#nameOf(context);
-    if (name === undefined) return replaceContent(this, empty("The rows of this file have no groups."));
+    if (name === undefined) {
+      return replaceContent(this, empty("The rows of this file have no groups, or too many to list them."));
+    }
     const key = `${table.info.index} ${table.info.version} ${name}`;
     if (this.#key !== key) {
       const at = groupsOf(table).get(name) ?? [];
@@ -55,9 +52,10 @@ export class GroupView extends HTMLElement {
    */
   #nameOf({ address, table }) {
     const groups = groupsOf(table);
+    if (!groups.size) return undefined;
     if (groups.has(address.get("group"))) return address.get("group");
-    const code = table.codes("group")[address.integer("row") ?? -1] ?? -1;
-    if (code >= 0) return table.values("group")[code];
+    const own = table.value("group", address.integer("row") ?? -1);
+    if (own !== undefined) return own;
     const scores = table.has("score") ? table.numbers("score") : null;
     const differs = (/** @type {number[]} */ [first, ...others]) =>
       others.some((row) => Math.abs((scores?.[row] ?? 0) - (scores?.[first] ?? 0)) > 0);
@@ -84,56 +82,35 @@ export class GroupView extends HTMLElement {
 
   /** @param {number} step Opens the next group, or the one before. */
   move(step) {
-    if (this.#context === null) return;
-    const names = [...groupsOf(this.#context.table).keys()];
+    const { table, address } = this.#context;
+    const names = [...groupsOf(table).keys()];
     const place = names.indexOf(this.#nameOf(this.#context) ?? "");
     const next = names[Math.min(Math.max(place + step, 0), names.length - 1)];
     const others = { row: null, anchor: null, step: null, rollout: null };
-    this.#context.address.change({ group: next, ...others }, { replace: true });
+    if (next !== undefined) address.replace({ group: next, ...others });
   }
 
   // Side by side -----------------------------------------------------------------------------------
 
   /** @param {Context} context */
   #sideBySide({ address }) {
-    const shown = this.#rows.slice(0, LANES);
-    const rollouts = shown.map((row) => row._rollout?.messages ?? []);
-    const keys = rollouts.map((messages) => messages.map(keyOf));
-    const known = keys.filter((own) => own.length > 0);
-    const same = known.length > 1 ? Math.min(...known.map((own) => commonPrefix(own, known[0]))) : 0;
-    const steps = shown.map(stepsOf);
-    const most = Math.max(1e-9, ...steps.flat().map((each) => Math.abs(each.advantage ?? each.reward ?? 0)));
-    const lanes = shown.map((row, place) => {
-      const open = address.link({ view: "rollout", row: this.#at[place], group: null, step: null });
-      const strip = steps[place].map(({ isFailed, advantage, reward }) =>
-        h(isFailed ? "span.step.failed" : "span.step", {}, h("i", { style: barStyle(advantage ?? reward, most) })));
-      const nearest = keys
-        .map((own, other) => ({ other, size: other === place ? -1 : commonPrefix(own, keys[place]) }))
-        .reduce((best, each) => (each.size > best.size ? each : best));
-      const parting = nearest.size > same && h("li.parting", {}, "same as ", inline(shown[nearest.other].id, 40),
-        nearest.size === rollouts[place].length ? " to the end" : " until here");
-      const messages = rollouts[place];
-      let turn = assistantTurns(messages.slice(0, same)).length;
-      const later = messages.slice(same).flatMap((/** @type {Row} */ message, /** @type {number} */ index) => {
-        const step = message.role === "assistant" ? steps[place][turn++] : null;
-        const value = step?.advantage ?? step?.reward ?? null;
-        const line = h("li", { style: step ? { borderLeftColor: signedColor(value, most) } : {} },
-          step && h("span.step-name", {}, `step ${step.index} · ${signed(value)}`), messageView(message));
-        return same + index + 1 === nearest.size ? [line, parting] : [line];
-      });
-      return h("section.lane", { "aria-label": `rollout ${place + 1}` },
-        h("header", {}, h("a", { href: open }, inline(row.id ?? `line ${this.#at[place] + 1}`, 40)), scoreOf(row),
-          h("div.strip", { "aria-hidden": "true" }, ...strip)),
-        row.error && failureNote(shorten(row.error, 300), row.is_score_valid ? "handled" : "failed"),
-        h("ol", {}, ...later));
-    });
+    const lanes = this.#rows.slice(0, LANES).map((row, place) => laneOf(row, this.#at[place]));
+    const known = lanes.filter(({ keys }) => keys.length > 0);
+    const same = known.length > 1 ? Math.min(...known.map(({ keys }) => commonPrefix(keys, known[0].keys))) : 0;
+    const most = reachOf(lanes.flatMap(({ steps }) => steps.map(creditOf)));
     const where = known.length < 2 ? "" : same === 0 ? "They differ from the first message on."
       : `All begin with the same ${same === 1 ? "message" : `${count(same)} messages`}; then they differ.`;
     const some = this.#at.length > LANES && `The first ${LANES} of ${count(this.#at.length)} rollouts are shown. `;
-    const first = rollouts[0]?.slice(0, same).map((/** @type {Row} */ each) => h("li", {}, messageView(each)));
+    const first = () => h("ol.messages", {},
+      ...known[0].messages.slice(0, same).map((each) => h("li", {}, messageView(each))));
+    const views = lanes.map((lane, place) => h("section.lane", { "aria-label": `rollout ${place + 1}` },
+      h("header", {}, h("a", { href: address.link({ view: "rollout", row: lane.at, group: null, step: null }) },
+        inline(lane.row.id ?? `line ${lane.at + 1}`, 40)), scoreOf(lane.row), stripOf(lane, most)),
+      errorOf(lane.row, 300),
+      h("ol", {}, ...laterMessages(lane, same, most, nearestOf(lane, lanes)))));
     return card("beside-each-other", "Side by side", h("span.muted", {}, some, where),
-      same > 0 && folded("the messages before they differ", () => h("ol.messages", {}, ...first)),
-      scrolled("lanes", "Rollouts, side by side", ...lanes));
+      same > 0 && folded("the messages before they differ", first),
+      scrolled("lanes", "Rollouts, side by side", ...views));
   }
 
   // Steps ------------------------------------------------------------------------------------------
@@ -145,7 +122,7 @@ export class GroupView extends HTMLElement {
   #steps({ address }) {
     const entries = this.#rows.flatMap((row, place) => stepsOf(row).map((step) => ({ place, row, step })));
     if (!entries.some(({ step }) => step.advantage !== null)) return null;
-    const most = Math.max(1e-9, ...entries.map(({ step }) => Math.abs(step.advantage ?? 0)));
+    const most = reachOf(entries.map(({ step }) => step.advantage));
     const states = Map.groupBy(entries.filter(({ step }) => step.anchor !== null), ({ step }) => step.anchor);
     const shared = [...states].filter(([, own]) => own.length > 1);
     if (!shared.length) {
@@ -161,7 +138,7 @@ export class GroupView extends HTMLElement {
     const button = (/** @type {number | string | null} */ each, /** @type {Child} */ text, /** @type {Entry[]} */ own) =>
       h("li", {}, h("button.state", {
         "aria-pressed": each === anchor, "data-key": `anchor ${each}`,
-        onclick: () => address.change({ anchor: each, step: null, rollout: null }, { replace: true }),
+        onclick: () => address.replace({ anchor: each, step: null, rollout: null }),
       },
       h("span.state-text", {}, text),
       each !== ALL && h("span.muted", {}, `${count(own.length)} steps · ${rangeOf(own)}`),
@@ -186,16 +163,14 @@ export class GroupView extends HTMLElement {
     const lines = entries.map((entry) => {
       const { place, row, step } = entry;
       const action = assistantTurns(row._rollout?.messages ?? [])[step.index];
-      return h("tr", { class: entry === chosen ? "current" : null },
-        h("th", { scope: "row" }, h("button.link", {
-          "aria-pressed": entry === chosen, "data-key": `entry ${place} ${step.index}`,
-          title: "Show how this advantage is computed",
-          onclick: () => address.change({ rollout: place, step: step.index }, { replace: true }),
-        }, inline(row.id ?? place, 30), ` · ${step.index}`)),
-        h("td.action", {}, action ? inline(actionText(action), 90) : ""),
-        h("td.number", {}, number(step.reward)), h("td.number", {}, number(step.return_)),
-        h("td.number", {},
-          h("i.swatch", { style: { background: signedColor(step.advantage, most) } }), signed(step.advantage)));
+      const title = h("button.link", {
+        "aria-pressed": entry === chosen, "data-key": `entry ${place} ${step.index}`,
+        title: "Show how this advantage is computed",
+        onclick: () => address.replace({ rollout: place, step: step.index }),
+      }, inline(row.id ?? place, 30), ` · ${step.index}`);
+      const swatch = h("i.swatch", { style: { background: signedColor(step.advantage, most) } });
+      return [title, action && inline(actionText(action), 90), number(step.reward), number(step.return_),
+        [swatch, signed(step.advantage)]];
     });
     const titles = ["step", "action", "reward", "return", "advantage"];
     return h("div", {}, scrolled("wide", "Steps", tableOf("steps", titles, 2, lines)),
@@ -242,7 +217,7 @@ customElements.define("g-group", GroupView);
 /** @param {import("./table.js").Table} table @returns {Map<string, number[]>} The rows of each group. */
 function groupsOf(table) {
   const [values, codes] = [table.values("group"), table.codes("group")];
-  const rows = () => [...table.all].filter((row) => codes[row] >= 0);
+  const rows = () => (table.type("group") === "category" ? [...table.all].filter((row) => codes[row] >= 0) : []);
   return table.once("groups", () => Map.groupBy(rows(), (row) => values[codes[row]]));
 }
 
@@ -277,6 +252,56 @@ function stateText({ row, step }) {
   const before = messages.slice(0, turns[step.index] ?? 0);
   const last = before.findLast((/** @type {Row} */ each) => each.role !== "assistant");
   return last ? messageText(last) || WITHOUT_TEXT : "";
+}
+
+/** @typedef {{row: Row, at: number, messages: Row[], keys: string[], steps: StepNumbers[]}} Lane */
+
+/** @param {Row} row @param {number} at @returns {Lane} */
+function laneOf(row, at) {
+  const messages = /** @type {Row[]} */ (row._rollout?.messages ?? []);
+  return { row, at, messages, keys: messages.map(keyOf), steps: stepsOf(row) };
+}
+
+/** @param {StepNumbers} step @returns {number | null} What its colour shows. */
+function creditOf({ advantage, reward }) {
+  return advantage ?? reward;
+}
+
+/** @param {Lane} lane @param {number} most */
+function stripOf({ steps }, most) {
+  const cells = steps.map((step) => h(step.isFailed ? "span.step.failed" : "span.step", {},
+    h("i", { style: barStyle(creditOf(step), most) })));
+  return h("div.strip", { "aria-hidden": "true" }, ...cells);
+}
+
+/**
+ * The rollout that begins with the most of the same messages.
+ * @param {Lane} lane
+ * @param {Lane[]} lanes
+ * @returns {{other: Lane, size: number}} `size`: how many these are.
+ */
+function nearestOf(lane, lanes) {
+  const sizes = lanes.map((other) => ({ other, size: other === lane ? -1 : commonPrefix(other.keys, lane.keys) }));
+  return sizes.reduce((best, each) => (each.size > best.size ? each : best));
+}
+
+/**
+ * The messages after those that all rollouts have; between them, where the nearest one differs.
+ * @param {Lane} lane
+ * @param {number} same How many messages all have.
+ * @param {number} most
+ * @param {{other: Lane, size: number}} nearest
+ */
+function laterMessages({ messages, steps }, same, most, { other, size }) {
+  const until = size === messages.length ? " to the end" : " until here";
+  const parting = size > same && h("li.parting", {}, "same as ", inline(other.row.id, 40), until);
+  let turn = assistantTurns(messages.slice(0, same)).length;
+  return messages.slice(same).flatMap((message, index) => {
+    const step = message.role === "assistant" ? steps[turn++] : null;
+    const line = h("li", { style: step ? { borderLeftColor: signedColor(creditOf(step), most) } : {} },
+      step && h("span.step-name", {}, `step ${step.index} · ${signed(creditOf(step))}`), messageView(message));
+    return same + index + 1 === size ? [line, parting] : [line];
+  });
 }
 
 /** @param {Row} message @returns {string} The same for the same messages. */

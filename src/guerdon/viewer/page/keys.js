@@ -14,10 +14,8 @@ export function listenToKeys(shortcuts) {
     const lines = [...shortcuts, help].flatMap(({ key, about }) =>
       [h("dt", {}, h("kbd", {}, key)), h("dd", {}, about)]);
     const close = () => dialog.close();
-    const dialog = /** @type {HTMLDialogElement} */ (
-      h("dialog.keys", { "aria-label": "Keyboard shortcuts", onclose: () => dialog.remove() },
-        h("h2", {}, "Keyboard"), h("dl", {}, ...lines), h("button", { onclick: close }, "Close"))
-    );
+    const dialog = h("dialog.keys", { "aria-label": "Keyboard shortcuts", onclose: () => dialog.remove() },
+      h("h2", {}, "Keyboard"), h("dl", {}, ...lines), h("button", { onclick: close }, "Close"));
     document.body.append(dialog);
     dialog.showModal();
   };

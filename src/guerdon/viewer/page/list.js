@@ -2,7 +2,7 @@
 
 import { h, replaceContent } from "./dom.js";
 import { shortName } from "./filters.js";
-import { signedColor } from "./plots.js";
+import { reachOf, signedColor } from "./plots.js";
 import { brief, inline, number, signed } from "./text.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -24,7 +24,7 @@ const WIDTHS = /** @type {Record<string, string>} */ ({
 
 /** The view of the rows that the filters keep. */
 export class List extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   /** @type {Column[]} */ #columns = [];
   /** @type {Map<number, Row>} */ #known = new Map();
   #isFetching = false;
@@ -86,7 +86,7 @@ export class List extends HTMLElement {
   }
 
   #showHead() {
-    const { address, table } = /** @type {Context} */ (this.#context);
+    const { address, table } = this.#context;
     const sort = address.get("sort");
     replaceContent(this.#head, ...this.#columns.map(({ kind, name }) => {
       const last = name.slice(name.lastIndexOf(".") + 1);
@@ -95,7 +95,7 @@ export class List extends HTMLElement {
       if (!table.has(name)) return h(`span.${kind}`, { role: "columnheader" }, title);
       const state = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
       const next = { none: name, ascending: `-${name}`, descending: null }[state];
-      const onclick = () => address.change({ sort: next }, { replace: true });
+      const onclick = () => address.replace({ sort: next });
       return h(`span.${kind}`, { role: "columnheader", "aria-sort": state, title: shortName(name) },
         h("button.sorter", { "data-key": name, onclick }, title));
     }));
@@ -112,7 +112,7 @@ export class List extends HTMLElement {
 
   /** By how many pixels the rows move for a pixel of scrolling: 1, unless there are very many. */
   get #speed() {
-    const { rows } = /** @type {Context} */ (this.#context);
+    const { rows } = this.#context;
     const [whole, height] = [rows.length * ROW_HEIGHT, this.#height];
     return whole <= MAX_HEIGHT ? 1 : (whole - height) / (MAX_HEIGHT - height);
   }
@@ -144,7 +144,7 @@ export class List extends HTMLElement {
 
   /** @param {number[]} at */
   async #fetch(at) {
-    const { table } = /** @type {Context} */ (this.#context);
+    const { table } = this.#context;
     this.#isFetching = true;
     const found = await table.source.rows(table.info.index, at, true).catch(() => null);
     this.#isFetching = false;
@@ -165,7 +165,7 @@ export class List extends HTMLElement {
 
   /** @param {HTMLElement} line @param {number} place @param {number} top */
   #fill(line, place, top) {
-    const row = /** @type {Context} */ (this.#context).rows[place];
+    const row = this.#context.rows[place];
     const known = this.#known.get(row);
     line.style.transform = `translateY(${top}px)`;
     line.classList.toggle("current", place === this.#current);
@@ -193,7 +193,7 @@ export class List extends HTMLElement {
    * @param {number} step
    */
   move(step) {
-    const { rows } = /** @type {Context} */ (this.#context);
+    const { rows } = this.#context;
     if (!rows.length) return;
     this.#current = Math.min(Math.max(this.#current + step, 0), rows.length - 1);
     this.#reveal(this.#current);
@@ -211,7 +211,7 @@ export class List extends HTMLElement {
 
   /** @param {number} [place] Opens the row at a place; by default the current one. */
   open(place = this.#current) {
-    const { rows, address } = /** @type {Context} */ (this.#context);
+    const { rows, address } = this.#context;
     if (place < 0 || place >= rows.length) return;
     this.#current = place;
     address.change({ view: "rollout", row: rows[place], group: null, step: null });
@@ -222,19 +222,17 @@ customElements.define("g-list", List);
 /** @param {import("./table.js").Table} table @param {string[]} components @returns {Column[]} */
 function columnsOf(table, components) {
   const scores = ["score", "before", "after"].filter((name) => table.has(name));
-  const greatest = (/** @type {string[]} */ names) =>
-    Math.max(1e-9, ...names.flatMap((name) => table.extent(name)).map((each) => Math.abs(each) || 0));
+  const reach = (/** @type {string[]} */ names) => reachOf(names.flatMap((name) => table.extent(name)));
   /** @param {string} kind @param {string} name @param {Column["show"]} show @returns {Column[]} */
   const column = (kind, name, show) => (name === "text" || table.has(name) ? [{ kind, name, show }] : []);
-  const most = greatest(scores);
-  const isCategory = table.columns.get("group")?.type === "category";
-  const groupOf = (/** @type {number} */ row) => table.values("group")[table.codes("group")[row]];
+  const most = reach(scores);
+  const isCategory = table.type("group") === "category";
   return [
     ...column("id", "id", (row, known) => (known ? inline(known.id ?? `line ${row + 1}`, 60) : "…")),
-    ...column("group", "group", (row, known) => inline((isCategory ? groupOf(row) : known?.group) ?? "", 40)),
+    ...column("group", "group", (row, known) => inline((isCategory ? table.value("group", row) : known?.group) ?? "", 40)),
     ...scores.flatMap((name) => column("score", name, (row) => scoreMark(table.numbers(name)[row], most))),
     ...["difference", "advantage.mean"].flatMap((name) =>
-      column("signed", name, (row) => numberMark(table.numbers(name)[row], greatest([name]), signed))),
+      column("signed", name, (row) => numberMark(table.numbers(name)[row], reach([name]), signed))),
     ...components.flatMap((name) =>
       column("component", name, (row) => numberMark(table.numbers(name)[row], 1, brief))),
     ...column("turns", "turns", (row) => String(table.numbers("turns")[row] || "")),

@@ -26,7 +26,7 @@ const CHARTS = [
  * @param {string} text
  * @returns {Map<string, number>} The sum of each metric over its labels.
  */
-export function metricsOf(text) {
+function totalsOf(text) {
   const sums = new Map();
   for (const line of text.split("\n")) {
     const [, name, value] = /^(\w+)(?:\{.*\})? (\S+)$/.exec(line) ?? [];
@@ -55,7 +55,7 @@ export class Live extends HTMLElement {
 
   async #sample() {
     await this.#status.guard(async () => {
-      const metrics = metricsOf(await (await request("../metrics")).text());
+      const metrics = totalsOf(await (await request("../metrics")).text());
       const sum = (/** @type {string} */ name) => metrics.get(`guerdon_${name}`) ?? 0;
       this.#samples.push({
         at: performance.now() / 1000, sessions: sum("sessions"), failures: sum("failures_total"),
@@ -82,7 +82,7 @@ export class Live extends HTMLElement {
     const x = this.#samples.slice(1).map(({ at }) => at - now);
     const most = Math.max(1, ...y.filter((value) => !Number.isNaN(value)));
     const within = /** @type {[number, number]} */ ([0, 1.1 * most]);
-    // The axis has a minute at least, whatever is known of it.
+    // The axis has at least a minute, also at the beginning.
     const curve = { name: chart.title, color: chart.color ?? styleOf(0).color, x: [-60, ...x, 0], y: [NaN, ...y, NaN] };
     return curves([curve], { label: chart.title, xLabel: "seconds", within });
   }

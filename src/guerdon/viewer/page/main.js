@@ -48,9 +48,7 @@ export class App extends HTMLElement {
   #below = new List();
   #files = h("div.files");
   #tabs = h("nav.tabs", { "aria-label": "Views" });
-  #search = /** @type {HTMLInputElement} */ (h("input", {
-    type: "search", placeholder: "Search ids and messages", "aria-label": "Search ids and messages",
-  }));
+  #search = h("input", { type: "search", placeholder: "Search ids and messages", "aria-label": "Search ids and messages" });
   #theme = themeButton();
   #chips = h("div.chips", { role: "group", "aria-label": "Filters" });
   #main = h("main", { tabindex: "-1" });
@@ -66,7 +64,7 @@ export class App extends HTMLElement {
     let delay = 0;
     this.#search.addEventListener("input", () => {
       clearTimeout(delay);
-      delay = setTimeout(() => this.#address.change({ q: this.#search.value }, { replace: true }), SEARCH_DELAY);
+      delay = setTimeout(() => this.#address.replace({ q: this.#search.value }), SEARCH_DELAY);
     });
     this.#address.addEventListener("change", () => this.#show());
     document.addEventListener("theme", () => this.#show());
@@ -142,7 +140,7 @@ export class App extends HTMLElement {
 
   #showBar() {
     const { info } = this.#table;
-    const titles = this.#tables.map((each) => `${each.info.index + 1}. ${each.info.name}`);
+    const titles = this.#tables.map((each) => each.title);
     replaceContent(this.#files, titles.length > 1
       ? choice("File", titles, titles[info.index], (title) => (location.hash = `#file=${titles.indexOf(title)}`))
       : h("span.file", { title: info.name }, inline(info.name, 60)));
@@ -185,7 +183,7 @@ export class App extends HTMLElement {
   #sortControls(table) {
     const sort = this.#address.get("sort");
     const [name, isDown] = [sort.replace(/^-/, ""), sort.startsWith("-")];
-    const order = (/** @type {string | null} */ sort) => this.#address.change({ sort }, { replace: true });
+    const order = (/** @type {string | null} */ sort) => this.#address.replace({ sort });
     const names = [IN_FILE, ...table.columns.keys()];
     return h("span.sort", {}, h("span.muted", {}, "sort by"),
       choice("Sort by", names, name || IN_FILE, (chosen) => order(chosen === IN_FILE ? null : chosen)),
@@ -216,13 +214,13 @@ export class App extends HTMLElement {
   }
 
   #shortcuts() {
-    const move = (/** @type {number} */ step) => () => this.#moved.move?.(step);
-    const views = ["overview", "list", "rollout", "group", "diff"].map((view) => (
-      { key: view[0], about: view, run: () => this.#address.change({ view, step: null }) }));
+    const move = (/** @type {number} */ step) => () => this.#moved?.move?.(step);
+    const views = VIEWS.rows.map((view) =>
+      ({ key: view[0], about: view, run: () => this.#address.change({ view, step: null }) }));
     return [
       { key: "j", about: "next row, or next group", run: move(1) },
       { key: "k", about: "previous row, or previous group", run: move(-1) },
-      { key: "Enter", about: "open the row", run: () => this.#moved.open?.() },
+      { key: "Enter", about: "open the row", run: () => this.#moved?.open?.() },
       { key: "/", about: "search", run: () => this.#search.focus() },
       ...views,
       { key: "t", about: "change the theme", run: () => this.#theme.click() },
@@ -232,7 +230,7 @@ export class App extends HTMLElement {
 
   /** What the keys act on. */
   get #moved() {
-    return this.#view === "overview" ? this.#below : this.#views[this.#view];
+    return /** @type {View | null} */ (this.#main.querySelector("g-list") ?? this.#main.firstElementChild);
   }
 
   #leave() {

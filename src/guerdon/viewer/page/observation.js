@@ -68,8 +68,7 @@ function pixelsOf(rows) {
   const flat = rows.flat(2);
   const isByte = (/** @type {unknown} */ each) => Number.isInteger(each) && Number(each) >= 0 && Number(each) <= 255;
   if (flat.length !== height * width * channels || !flat.every(isByte)) return null;
-  const canvas = /** @type {HTMLCanvasElement} */ (
-    h("canvas.pixels", { width, height, role: "img", "aria-label": `image of ${width} × ${height} pixels` }));
+  const canvas = h("canvas.pixels", { width, height, role: "img", "aria-label": `image of ${width} × ${height} pixels` });
   const data = new ImageData(width, height);
   for (let pixel = 0; pixel < width * height; pixel++) {
     for (let channel = 0; channel < 4; channel++) {

@@ -2,7 +2,7 @@
 
 import { filterKey } from "./address.js";
 import { card, choice, empty, figures, h, replaceContent, tableOf, useArrowKeys } from "./dom.js";
-import { NONE, partsOf, shortName, toggled } from "./filters.js";
+import { NONE, partsOf, shortName } from "./filters.js";
 import { histogram, plot, scatter, signedColor } from "./plots.js";
 import { correlation, meanOf, meansBy } from "./table.js";
 import { count, inline, number } from "./text.js";
@@ -41,7 +41,7 @@ export class Overview extends HTMLElement {
     correlations: new Part("correlations", "Correlations"),
     scatter: new Part("scatter", "Two columns, drag to filter", "square"),
   };
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   #later = 0;
 
   connectedCallback() {
@@ -63,7 +63,7 @@ export class Overview extends HTMLElement {
     const chosen = { column: known("column") ?? length, x: known("x", axes) ?? length, y: known("y", axes) ?? score };
     const by = address.get("by") || this.#defaultBy(context);
     await table.load([...Object.values(chosen), by]);
-    if (this.#context !== context || score === undefined) return;
+    if (this.#context !== context) return;
     this.#showFigures(context);
     this.#showHistogram(context, "score", score);
     this.#showHistogram(context, "lengths", chosen.column);
@@ -91,14 +91,7 @@ export class Overview extends HTMLElement {
    */
   #choose(part, lists) {
     replaceContent(this.#parts[part].controls, ...lists.map(([label, names, chosen, parameter]) =>
-      choice(label, names, chosen, (name) =>
-        this.#context?.address.change({ [parameter]: name }, { replace: true }))));
-  }
-
-  /** @param {string} name @param {string} text @param {boolean} [isAdded] */
-  #filter(name, text, isAdded = false) {
-    const { address } = /** @type {Context} */ (this.#context);
-    address.change({ [filterKey(name)]: toggled(address.filters.get(name), text, isAdded) });
+      choice(label, names, chosen, (name) => this.#context.address.replace({ [parameter]: name }))));
   }
 
   /** @param {Context} context */
@@ -139,7 +132,7 @@ export class Overview extends HTMLElement {
     const lines = ordered.map(([value, { part, whole }]) => h("li", {}, h(`button.meter.${name}`, {
       "data-key": `${name} ${value}`, title: `${value}: ${count(part)} of ${count(whole)} rows`,
       "aria-pressed": address.filters.get(name)?.includes(`~${value}`) ?? false,
-      onclick: (/** @type {MouseEvent} */ event) => this.#filter(name, `~${value}`, event.shiftKey),
+      onclick: (/** @type {MouseEvent} */ event) => address.filter(name, `~${value}`, event.shiftKey),
     },
     h("span.fill", { style: { width: `${(100 * part) / ordered[0][1].whole}%` } }),
     h("span.name", {}, inline(value)), h("span.amount", {}, count(part)))));
@@ -150,7 +143,7 @@ export class Overview extends HTMLElement {
   #showHistogram({ table, rows, address }, which, name) {
     this.#parts[which].plot.show(histogram(table.binned(name), rows, {
       name: shortName(name), none: name === "score" ? "failed" : "none", chosen: address.filters.get(name),
-      choose: (text, isAdded) => this.#filter(name, text, isAdded),
+      choose: (text, isAdded) => address.filter(name, text, isAdded),
     }));
   }
 
@@ -162,12 +155,11 @@ export class Overview extends HTMLElement {
     const entries = table.components.map((name) => ({
       name: shortName(name), text: shortName(name), mean: meanOf(table.numbers(name), valid),
       isChosen: address.get("column") === name,
-      onclick: () => address.change({ column: name }, { replace: true }),
+      onclick: () => address.replace({ column: name }),
     }));
     const lines = meanLines(entries, ({ mean }) => [count(mean.count)]);
-    replaceContent(this.#parts.components.body, lines.length
-      ? tableOf("means", ["component", "mean", intervalTitle(), "rows"], 1, lines)
-      : empty("The rows have no components."));
+    const titles = ["component", "mean", intervalTitle(), "rows"];
+    replaceContent(this.#parts.components.body, tableOf("means", titles, 1, lines, "The rows have no components."));
   }
 
   /** @param {Context} context @param {string} by */
@@ -190,12 +182,12 @@ export class Overview extends HTMLElement {
       return {
         name: `part ${filter}`, text: value ?? "(none)", mean,
         isChosen: address.filters.get(by)?.includes(filter) ?? false,
-        onclick: (/** @type {MouseEvent} */ event) => this.#filter(by, filter, event.shiftKey),
+        onclick: (/** @type {MouseEvent} */ event) => address.filter(by, filter, event.shiftKey),
       };
     });
     const sorter = (/** @type {string} */ title, /** @type {string | null} */ order) => h("button.sorter", {
       "data-key": `sort ${title}`, "aria-pressed": isByMean === (order !== null),
-      onclick: () => address.change({ order }, { replace: true }),
+      onclick: () => address.replace({ order }),
     }, title);
     const sorters = [sorter("mean score", "mean"), intervalTitle(), sorter("rows", null)];
     const lines = meanLines(entries, ({ mean }) => {
@@ -213,20 +205,19 @@ export class Overview extends HTMLElement {
     const columns = names.map((name) => table.numbers(name));
     const cell = (/** @type {number} */ y, /** @type {number} */ x) => {
       const value = correlation(columns[y], columns[x], rows);
-      return h("td", {}, h("button.cell", {
+      return h("button.cell", {
         title: `${names[y]} and ${names[x]}`, "data-key": `r ${names[y]} ${names[x]}`,
         style: { background: signedColor(value, 1, 50) },
-        onclick: () => address.change({ x: names[x], y: names[y] }, { replace: true }),
-      }, Number.isNaN(value) ? "–" : (Math.round(100 * value) / 100 + 0).toFixed(2)));
+        onclick: () => address.replace({ x: names[x], y: names[y] }),
+      }, Number.isNaN(value) ? "–" : (Math.round(100 * value) / 100 + 0).toFixed(2));
     };
     const heading = (/** @type {string} */ name) => h("span", { title: name }, inline(shortName(name)));
-    const lines = names.slice(1).map((name, index) => h("tr", {}, h("th", { scope: "row" }, heading(name)),
-      ...names.slice(0, index + 1).map((_, x) => cell(index + 1, x))));
-    const { body } = this.#parts.correlations;
-    replaceContent(body, names.length > 1
-      ? tableOf("matrix", ["", ...names.slice(0, -1).map(heading)], names.length, lines)
-      : empty("There are no two components to compare."));
-    useArrowKeys(body, ".cell");
+    const lines = names.slice(1).map((name, index) =>
+      [heading(name), ...names.slice(0, index + 1).map((_, x) => cell(index + 1, x))]);
+    const titles = ["", ...names.slice(0, -1).map(heading)];
+    const matrix = tableOf("matrix", titles, names.length, lines, "There are no two components to compare.");
+    replaceContent(this.#parts.correlations.body, matrix);
+    useArrowKeys(matrix, ".cell");
   }
 
   /** @param {Context} context @param {string[]} names @param {{x: string, y: string}} chosen */
@@ -243,7 +234,7 @@ customElements.define("g-overview", Overview);
 /** @param {import("./table.js").Table} table @param {string} name @returns {import("./plots.js").Axis} */
 function axisOf(table, name) {
   const label = shortName(name);
-  if (!table.named("category").includes(name)) return { values: table.numbers(name), domain: table.extent(name), label };
+  if (table.type(name) === "number") return { values: table.numbers(name), domain: table.extent(name), label };
   const names = table.values(name);
   // The rows of a value are spread around its place, so that their number can be seen.
   const values = table.once(`spread ${name}`, () => Float64Array.from(table.codes(name),
@@ -259,7 +250,7 @@ function intervalTitle() {
  * Lines of a table: a button, the mean with its 95 % interval, the same as a bar, and more cells.
  * @param {Entry[]} entries
  * @param {(entry: Entry) => Child[]} others
- * @returns {HTMLElement[]}
+ * @returns {(Child | Child[])[][]}
  */
 function meanLines(entries, others) {
   const ends = entries.flatMap(({ mean: { mean, half } }) => [mean, mean - half, mean + half]).filter(Number.isFinite);
@@ -275,8 +266,7 @@ function meanLines(entries, others) {
       h("i.point", { style: { left: at(mean) } }));
     const pick = h("button.link", { "data-key": entry.name, "aria-pressed": entry.isChosen, onclick: entry.onclick },
       inline(entry.text, 80));
-    return h("tr", {}, h("th", { scope: "row" }, pick),
-      h("td.number", {}, number(mean), h("small", {}, size > 1 ? ` ± ${number(half)}` : "")),
-      h("td", {}, bar), ...others(entry).map((each) => h("td.number", {}, each)));
+    const interval = h("small", {}, size > 1 ? ` ± ${number(half)}` : "");
+    return [pick, [number(mean), interval], bar, ...others(entry)];
   });
 }

@@ -39,8 +39,8 @@ export class Player extends HTMLElement {
   connection = h("div.connection", { role: "status" });
   #summary = h("span.controls");
   #now = h("div.body");
-  #stepForm = /** @type {HTMLFormElement} */ (h("form.action", { novalidate: true }));
-  #resetForm = /** @type {HTMLFormElement} */ (h("form.reset", { novalidate: true }));
+  #stepForm = h("form.action", { novalidate: true });
+  #resetForm = h("form.reset", { novalidate: true });
   #tree = h("div.body");
   #downloadButton = h("button", { onclick: () => this.#download() }, "Download as a rollout");
   #transcript = h("div.body");

@@ -1,4 +1,4 @@
-/** Plots: histograms, intervals, matrices, scatter plots and curves, in SVG and on canvas. */
+/** Plots: histograms, scatter plots and curves, in SVG and on canvas; the colours of numbers. */
 
 import { h, replaceContent, shorten, svg, useArrowKeys } from "./dom.js";
 import { NONE } from "./filters.js";
@@ -9,11 +9,11 @@ import { brief, count } from "./text.js";
 
 /** A drawing that is as wide as its box; its height is fixed by its class. */
 export class Plot extends HTMLElement {
-  /** @type {Draw} */ draw = () => [];
+  /** @type {Draw} */ #draw = () => [];
   /** @type {[width: number, height: number]} */ #size = [0, 0];
   #observer = new ResizeObserver(([{ contentRect: { width, height } }]) => {
     this.#size = [Math.round(width), Math.round(height)];
-    this.redraw();
+    this.#redraw();
   });
 
   connectedCallback() {
@@ -26,22 +26,22 @@ export class Plot extends HTMLElement {
 
   /** @param {Draw} draw Called now, and when the width changes. */
   show(draw) {
-    this.draw = draw;
-    this.redraw();
+    this.#draw = draw;
+    this.#redraw();
   }
 
-  redraw() {
+  #redraw() {
     // To ask for the size after each change of the page would lay it out each time.
     if (this.#size[0] === 0) this.#size = [this.clientWidth, this.clientHeight];
     const [width, height] = this.#size;
-    if (width > 100) replaceContent(this, ...this.draw(width, height, this));
+    if (width > 100) replaceContent(this, ...this.#draw(width, height, this));
   }
 }
 customElements.define("g-plot", Plot);
 
-/** @param {string} shape A class that sets the height. @param {Draw} [draw] @returns {Plot} */
-export function plot(shape, draw = () => []) {
-  return Object.assign(/** @type {Plot} */ (h(`g-plot.${shape}`)), { draw });
+/** @param {string} shape A class that sets the height. @returns {Plot} */
+export function plot(shape) {
+  return /** @type {Plot} */ (h(`g-plot.${shape}`));
 }
 
 // Scales -------------------------------------------------------------------------------------------
@@ -111,6 +111,11 @@ export function signedColor(value, greatest, strongest = 100) {
   const share = greatest > 0 ? Math.min(Math.abs(value) / greatest, 1) : 0;
   const hue = value < 0 ? "--negative" : "--positive";
   return `color-mix(in oklab, var(${hue}) ${(share * strongest).toFixed(1)}%, var(--neutral))`;
+}
+
+/** @param {(number | null | undefined)[]} values @returns {number} How far from 0 they are at most, for scales: never 0. */
+export function reachOf(values) {
+  return Math.max(1e-9, ...values.map((value) => Math.abs(value || 0)));
 }
 
 /**
@@ -309,6 +314,18 @@ function padded([low, high]) {
 }
 
 /**
+ * Where the pointer is in a picture, at most at the edges of a box in it.
+ * @param {SVGElement} picture
+ * @param {Box} box
+ * @param {PointerEvent} event
+ * @returns {[x: number, y: number]}
+ */
+function pointIn(picture, { left, right, top, bottom }, { clientX, clientY }) {
+  const from = picture.getBoundingClientRect();
+  return [Math.min(Math.max(clientX - from.left, left), right), Math.min(Math.max(clientY - from.top, top), bottom)];
+}
+
+/**
  * Lets the pointer draw a rectangle.
  * @param {SVGElement} picture
  * @param {Box} box
@@ -319,28 +336,24 @@ function brush(picture, box, done) {
   let start = null;
   const rectangle = svg("path.selection");
   picture.append(rectangle);
-  /** @param {PointerEvent} event @returns {[number, number]} */
-  const place = ({ clientX, clientY }) => {
-    const { left, top } = picture.getBoundingClientRect();
-    return [
-      Math.min(Math.max(clientX - left, box.left), box.right),
-      Math.min(Math.max(clientY - top, box.top), box.bottom),
-    ];
+  const end = () => {
+    start = null;
+    rectangle.setAttribute("d", "");
   };
+  picture.addEventListener("pointercancel", end); // a finger that scrolls the page
   picture.addEventListener("pointerdown", (event) => {
-    start = place(event);
+    start = pointIn(picture, box, event);
     picture.setPointerCapture(event.pointerId);
   });
   picture.addEventListener("pointermove", (event) => {
     if (start === null) return;
-    const [x, y] = place(event);
+    const [x, y] = pointIn(picture, box, event);
     rectangle.setAttribute("d", `M${start}H${x}V${y}H${start[0]}Z`);
   });
   picture.addEventListener("pointerup", (event) => {
     if (start === null) return;
-    const [[x, y], [a, b]] = [place(event), start];
-    start = null;
-    rectangle.setAttribute("d", "");
+    const [[x, y], [a, b]] = [pointIn(picture, box, event), start];
+    end();
     if (Math.abs(x - a) < 4 || Math.abs(y - b) < 4) return;
     done(Math.min(x, a), Math.max(x, a), Math.min(y, b), Math.max(y, b));
   });
@@ -357,7 +370,7 @@ function brush(picture, box, done) {
  */
 
 // The colours of Okabe and Ito can be distinguished by the colour-blind; dashes are a second difference.
-export const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
+const CURVE_COLORS = [1, 2, 3, 4, 5, 6, 7].map((place) => `var(--curve-${place})`);
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2", "1 2"];
 
 /** @param {number} place Which of several curves, from 0. @returns {{color: string, dash: string}} */
@@ -407,12 +420,12 @@ function marksOf(marks, x, { right, top, bottom }) {
 }
 
 /** @param {SVGElement} picture @param {Scale} x @param {Box} box @param {(x: number | null) => void} point */
-function listenToPointer(picture, x, { left, right, top, bottom }, point) {
+function listenToPointer(picture, x, box, point) {
   const line = svg("path.pointer");
   picture.append(line);
-  picture.addEventListener("pointermove", ({ clientX }) => {
-    const at = Math.min(Math.max(clientX - picture.getBoundingClientRect().left, left), right);
-    line.setAttribute("d", `M${at} ${top}V${bottom}`);
+  picture.addEventListener("pointermove", (event) => {
+    const [at] = pointIn(picture, box, event);
+    line.setAttribute("d", `M${at} ${box.top}V${box.bottom}`);
     point(x.invert(at));
   });
   picture.addEventListener("pointerleave", () => {

@@ -1,7 +1,7 @@
 /** One rollout: its messages, and beside each turn its numbers and its tree. */
 
 import { empty, h, pager, replaceContent, scrolled } from "./dom.js";
-import { gauge, signedColor } from "./plots.js";
+import { gauge, reachOf, signedColor } from "./plots.js";
 import { messageText } from "./source.js";
 import { failureNote } from "./status.js";
 import { treeOf, treeView } from "./tree.js";
@@ -57,13 +57,12 @@ export function assistantTurns(messages) {
 
 /** @param {StepNumbers[]} steps @returns {number} The greatest size of an advantage, return or reward. */
 export function greatest(steps) {
-  const sizes = steps.flatMap((each) => [each.reward, each.return_, each.advantage]).map((each) => Math.abs(each ?? 0));
-  return Math.max(1e-9, ...sizes);
+  return reachOf(steps.flatMap(({ reward, return_, advantage }) => [reward, return_, advantage]));
 }
 
 /** The view of one row. */
 export class RolloutView extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
   /** @type {Row | null} */ #row = null;
   /** @type {Int32Array | null} */ #rows = null;
   #at = -1;
@@ -114,12 +113,12 @@ export class RolloutView extends HTMLElement {
     const steps = stepsOf(row);
     const messages = row._rollout?.messages ?? [];
     const { messages: _, id: __, group: ___, ...columns } = row._rollout ?? {};
-    const [short, long] = [true, false].map((isShort) =>
-      Object.entries(columns).filter(([, value]) => isShort === asText(value).length <= MAX_FACT));
+    const { short = [], long = [] } = Object.groupBy(Object.entries(columns),
+      ([, value]) => (asText(value).length <= MAX_FACT ? "short" : "long"));
     const size = row._too_large ?? row._rollout?._too_large;
     const notes = [
       size && h("p.note", {}, `This row has ${count(size)} bytes, which is more than is shown.`),
-      row.error && failureNote(row.error, row.is_score_valid ? "handled" : "failed"),
+      errorOf(row),
       row.reason && h("p.note", {}, inline(row.reason, 4000)),
       row._unreadable && code(row._unreadable),
       ...(row.notes ?? []).map((/** @type {string} */ each) => h("p.note", {}, inline(each, 1000))),
@@ -143,7 +142,7 @@ export class RolloutView extends HTMLElement {
   #strip(steps) {
     const hasAdvantage = steps.some((each) => each.advantage !== null);
     const name = hasAdvantage ? "advantage" : "reward";
-    const most = Math.max(1e-9, ...steps.map((each) => Math.abs(each[name] ?? 0)));
+    const most = reachOf(steps.map((step) => step[name]));
     const cells = steps.map((step) =>
       h(step.isFailed ? "button.step.failed" : "button.step", {
         "data-step": step.index, "data-key": `step ${step.index}`,
@@ -157,7 +156,7 @@ export class RolloutView extends HTMLElement {
 
   /** @param {number} index @param {boolean} [isScrolled] */
   #select(index, isScrolled = false) {
-    this.#context?.address.change({ step: index }, { replace: true });
+    this.#context.address.replace({ step: index });
     if (isScrolled) this.#scrollTo(index);
   }
 
@@ -193,10 +192,10 @@ export class RolloutView extends HTMLElement {
 
   /** @param {number} step Opens the next row, or the one before. */
   move(step) {
-    const { rows, address } = /** @type {Context} */ (this.#context);
+    const { rows, address } = this.#context;
     const place = rows.indexOf(address.integer("row") ?? rows[0]);
     const next = rows[Math.min(Math.max(place + step, 0), rows.length - 1)];
-    if (next !== undefined) address.change({ row: next, group: null, step: null }, { replace: true });
+    if (next !== undefined) address.replace({ row: next, group: null, step: null });
   }
 }
 customElements.define("g-rollout", RolloutView);
@@ -216,6 +215,11 @@ export function scoreOf(row) {
   if (row.is_score_valid === false || typeof row.score !== "number") return h("span.tag.failed", {}, "failed");
   const shown = h(row.score === 0 ? "b.big.zero" : "b.big", {}, number(row.score));
   return h("span.score-of", {}, h("small", {}, "score "), shown);
+}
+
+/** @param {Row} row @param {number} [length] @returns {Child} Its error, if it has one. */
+export function errorOf({ error, is_score_valid: isHandled }, length) {
+  return error && failureNote(error, isHandled ? "handled" : "failed", length);
 }
 
 /** @param {number | null} value @param {number} most */
@@ -280,7 +284,7 @@ export function messageView(message, toolName) {
   const known = ["system", "developer", "user", "assistant", "tool", "function"].includes(role);
   const name = message.name ?? toolName;
   return h(`article.message.${known ? role : "unknown"}`, {},
-    h("header", {}, h("span.role", {}, ...[inline(role, 30)]), name && h("span.muted", {}, inline(name, 60))),
+    h("header", {}, h("span.role", {}, inline(role, 30)), name && h("span.muted", {}, inline(name, 60))),
     message.reasoning_content ? folded("reasoning", () => prose(String(message.reasoning_content))) : null,
     ...contentView(message, role),
     ...(message.tool_calls ?? []).map(callView));
@@ -341,11 +345,11 @@ function callView(call) {
 function argumentsView(text) {
   const shown = laidOut(text);
   if (shown === null) return [code(text)];
-  const [long, others] = [true, false].map((isLong) =>
-    Object.entries(JSON.parse(shown)).filter(([, value]) => isLong === String(value).includes("\n")));
-  if (!long.length) return [code(shown)];
+  const { long, short } = Object.groupBy(Object.entries(JSON.parse(shown)),
+    ([, value]) => (String(value).includes("\n") ? "long" : "short"));
+  if (!long) return [code(shown)];
   return [
-    ...(others.length ? [code(JSON.stringify(Object.fromEntries(others), null, 2))] : []),
+    ...(short ? [code(JSON.stringify(Object.fromEntries(short), null, 2))] : []),
     ...long.flatMap(([name, value]) => [h("p.about", {}, inline(name, 80)), code(asText(value))]),
   ];
 }

@@ -20,8 +20,7 @@ import { asText } from "./text.js";
  * @property {(file: number, names: string[]) => Promise<Arrays>} columns
  * @property {(file: number, at: number[], brief?: boolean) => Promise<Row[]>} rows
  * @property {(file: number, text: string) => Promise<{rows: Int32Array, isCut: boolean}>} search
- * @property {(file: number, by: string) => Promise<Int32Array>} order By a column of texts, in descending
- *   order after a minus; rows without a text are last.
+ * @property {(file: number, by: string) => Promise<Int32Array>} order The rows with a text in a column.
  * @property {(file: number, other: number) => Promise<Int32Array>} join
  * @property {(versions: (string | undefined)[]) => Promise<(string | undefined)[]>} changes The version
  *   of each file, as soon as one differs from the argument, or after some seconds.
@@ -71,7 +70,7 @@ export async function requestJson(path) {
 export function parseJson(text) {
   const exact = (/** @type {string} */ _, /** @type {any} */ value, /** @type {{source: string}} */ context) =>
     Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source) ? context.source : value;
-  return JSON.parse(text, /\d{16}/.test(text) ? /** @type {any} */ (exact) : undefined);
+  return JSON.parse(text, /(?<![.\d])\d{16}/.test(text) ? /** @type {any} */ (exact) : undefined);
 }
 
 /** The data of the server that served this page. @implements {Source} */
@@ -196,11 +195,10 @@ export class EmbeddedSource {
 
   /** @param {number} file @param {string} by */
   async order(file, by) {
-    const [name, sign] = by.startsWith("-") ? [by.slice(1), -1] : [by, 1];
     const keys = this.#rows(file).map((row) =>
-      textOrEmpty([row, row.before, row.after, row._rollout].map((each) => each?.[name]).find(Boolean)));
-    return Int32Array.from(keys.keys()).sort((a, b) => Number(!keys[a]) - Number(!keys[b])
-      || sign * (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : a - b));
+      textOrEmpty([row, row.before, row.after, row._rollout].map((each) => each?.[by]).find(Boolean)));
+    const rows = Int32Array.from(keys.keys()).filter((row) => keys[row]);
+    return rows.sort((a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : a - b));
   }
 
   /** @param {number} file @param {number} other */

@@ -22,9 +22,9 @@ export class Status extends HTMLElement {
 }
 customElements.define("g-status", Status);
 
-/** @param {unknown} error @param {string} [title] @returns {HTMLElement} */
-export function failureNote(error, title = "failed") {
-  return h("p.note.is-failed", {}, h("b", {}, inline(title), ": "), inline(error, 4000));
+/** @param {unknown} error @param {string} [title] @param {number} [length] @returns {HTMLElement} */
+export function failureNote(error, title = "failed", length = 4000) {
+  return h("p.note.is-failed", {}, h("b", {}, inline(title), ": "), inline(error, length));
 }
 
 /** @returns {Status} */

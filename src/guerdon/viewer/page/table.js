@@ -25,12 +25,22 @@ export class Table {
     this.columns = new Map(info.columns.map((each) => [each.name, each]));
   }
 
+  /** Its name after its number, since several files may have the same name. */
+  get title() {
+    return `${this.info.index + 1}. ${this.info.name}`;
+  }
+
   /** @param {string} name */
   has(name) {
     return this.columns.has(name);
   }
 
-  /** @param {"number" | "category" | "text"} type @returns {string[]} */
+  /** @param {string} name @returns {ColumnInfo["type"] | undefined} Undefined if there is no such column. */
+  type(name) {
+    return this.columns.get(name)?.type;
+  }
+
+  /** @param {ColumnInfo["type"]} type @returns {string[]} */
   named(type) {
     return this.info.columns.filter((each) => each.type === type).map((each) => each.name);
   }
@@ -51,7 +61,7 @@ export class Table {
    * @param {string[]} names
    */
   async load(names) {
-    const known = names.filter((name) => this.has(name) && this.columns.get(name)?.type !== "text");
+    const known = names.filter((name) => this.has(name) && this.type(name) !== "text");
     const missing = [...new Set(known)].filter((name) => !this.#fetching.has(name));
     if (missing.length) {
       const request = this.source.columns(this.info.index, missing).then((arrays) => {
@@ -76,6 +86,11 @@ export class Table {
   /** @param {string} name @returns {string[]} */
   values(name) {
     return this.columns.get(name)?.values ?? [];
+  }
+
+  /** @param {string} name @param {number} row @returns {string | undefined} The value of a row. */
+  value(name, row) {
+    return this.values(name)[this.codes(name)[row]];
   }
 
   /**
@@ -107,28 +122,36 @@ export class Table {
    */
   order(sort) {
     const key = `order ${sort}`;
-    const found = this.once(key, () => this.#computeOrder(sort));
+    const found = this.once(key, () => this.#computeOrder(sort.replace(/^-/, ""), sort.startsWith("-")));
     found.catch(() => this.#computed.delete(key));
     return found;
   }
 
-  /** @param {string} sort @returns {Promise<Int32Array>} */
-  async #computeOrder(sort) {
-    const name = sort.replace(/^-/, "");
-    const type = this.columns.get(name)?.type;
-    if (type === undefined) return this.all;
-    if (type === "text") return this.source.order(this.info.index, sort);
+  /** @param {string} name @param {boolean} isReversed @returns {Promise<Int32Array>} */
+  async #computeOrder(name, isReversed) {
+    if (!this.has(name)) return this.all;
+    const sorted = await this.#sorted(name, isReversed);
+    const hasValue = new Uint8Array(this.rows);
+    for (const row of sorted) hasValue[row] = 1;
+    const others = this.all.filter((row) => !hasValue[row]);
+    const order = new Int32Array(sorted.length + others.length);
+    order.set(sorted);
+    order.set(others, sorted.length);
+    return order;
+  }
+
+  /** @param {string} name @param {boolean} isReversed @returns {Promise<Int32Array>} The rows with a value. */
+  async #sorted(name, isReversed) {
+    if (this.type(name) === "text") {
+      const sorted = await this.source.order(this.info.index, name);
+      return isReversed ? sorted.toReversed() : sorted;
+    }
     await this.load([name]);
     const ranks = this.ranks(name);
-    const keys = type === "number" ? this.numbers(name)
+    const keys = this.type(name) === "number" ? this.numbers(name)
       : Float64Array.from(this.codes(name), (code) => ranks[code] ?? NaN);
-    const sign = sort.startsWith("-") ? -1 : 1;
-    const present = this.all.filter((row) => keys[row] === keys[row]);
-    present.sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
-    const order = new Int32Array(this.rows);
-    order.set(present);
-    order.set(this.all.filter((row) => keys[row] !== keys[row]), present.length);
-    return order;
+    const sign = isReversed ? -1 : 1;
+    return this.all.filter((row) => keys[row] === keys[row]).sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
   }
 
   /** @param {string} name @returns {Float64Array} The place of each value among the sorted values. */
@@ -220,7 +243,7 @@ export function extent(numbers) {
  * @param {number} [most]
  * @returns {Bin[]} Each with the text of its filter.
  */
-export function binsOf(numbers, most = 24) {
+function binsOf(numbers, most = 24) {
   /** @type {Set<number>} */
   const distinct = new Set();
   for (const value of numbers) {

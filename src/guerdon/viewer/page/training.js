@@ -1,6 +1,7 @@
 /** The log of training runs over their steps, and the learning curves of the arena. */
 
 import { card, choice, h, replaceContent, scrolled, shorten, tableOf } from "./dom.js";
+import { toggled } from "./filters.js";
 import { curves, lineOf, plot, styleOf } from "./plots.js";
 import { failureNote } from "./status.js";
 import { extent, meansBy } from "./table.js";
@@ -16,6 +17,11 @@ import { asText, brief, count, inline, number } from "./text.js";
 const POINTS = 120; // of a curve; more steps are averaged
 const CHANGES = 200; // of a run
 const BANDS = 4; // curves of which the quartiles are drawn
+/** The kinds of metrics in their order: how their names begin, and what their titles have in place of it. */
+const KINDS = [
+  ["reward", "reward"], ["components.", ""], ["weights.", "weight of "],
+  ["invalid.", "share of failures of "], ["", ""],
+];
 
 /** The view of one or more logs. */
 export class TrainingView extends HTMLElement {
@@ -38,9 +44,8 @@ export class TrainingView extends HTMLElement {
     const changes = await changesOf(shown);
     this.#showRuns(logs, shown, address);
     this.#showCurves(logs, shown, sortedMetrics(names, shown), changes);
-    const lines = changes.map(({ step, runs, text, who }, place) => h("tr", {},
-      h("td", {}, String(place + 1)), h("td", {}, count(step)), h("td", {}, inline(text, 200)),
-      h("td", {}, inline(runs.join(", "), 200)), h("td", {}, inline(who ?? "", 60))));
+    const lines = changes.map(({ step, runs, text, who }, place) =>
+      [String(place + 1), count(step), inline(text, 200), inline(runs.join(", "), 200), inline(who ?? "", 60)]);
     const table = tableOf("updates", ["mark", "step", "change", "runs", "by"], 5, lines);
     replaceContent(this.#changes, lines.length > 0
       && card("changed", "Changes of the configuration", null, scrolled("wide", "Changes", table)));
@@ -50,7 +55,7 @@ export class TrainingView extends HTMLElement {
   #showRuns(logs, shown, address) {
     const toggle = (/** @type {Table} */ table) => () => {
       const next = shown.includes(table) ? shown.filter((each) => each !== table) : [...shown, table];
-      address.change({ runs: next.map((each) => String(each.info.index)) }, { replace: true });
+      address.replace({ runs: next.map((each) => String(each.info.index)) });
     };
     replaceContent(this.#head, h("legend.hidden", {}, "runs"), ...logs.map((table, place) => h("label", {},
       h("input", {
@@ -67,11 +72,7 @@ export class TrainingView extends HTMLElement {
       at: step, sign: String(place + 1), title: runs.length < shown.length ? `${runs.join(", ")}: ${text}` : text,
     }));
     const metrics = names.map((name) => this.#metricOf(name));
-    const elements = metrics.map((metric) => metric.element);
-    const { children } = this.#grid;
-    if (elements.length !== children.length || elements.some((each, place) => children[place] !== each)) {
-      this.#grid.replaceChildren(...elements);
-    }
+    this.#grid.replaceChildren(...metrics.map((metric) => metric.element));
     metrics.forEach(({ drawing, values }, index) => {
       const name = names[index];
       const drawn = shown.filter((table) => table.has(name)).map((table) =>
@@ -114,13 +115,13 @@ function sortedMetrics(names, tables) {
 
 /** @param {string} name */
 function rank(name) {
-  return ["reward", "components.", "weights.", "invalid."].findIndex((prefix) => name.startsWith(prefix)) >>> 0;
+  return KINDS.findIndex(([beginning]) => name.startsWith(beginning));
 }
 
 /** @param {string} name */
 function titleOf(name) {
-  const words = [["components.", ""], ["weights.", "weight of "], ["invalid.", "share of failures of "]];
-  return words.reduce((title, [prefix, word]) => title.replace(prefix, word), name);
+  const [beginning, words] = KINDS[rank(name)];
+  return words + name.slice(beginning.length);
 }
 
 /**
@@ -146,8 +147,7 @@ async function changesOf(tables) {
   /** @type {Map<string, Change>} */
   const changes = new Map();
   for (const table of tables) {
-    const code = table.values("kind").indexOf("config");
-    const at = [...table.all].filter((row) => code >= 0 && table.codes("kind")[row] === code).slice(0, CHANGES);
+    const at = [...table.all].filter((row) => table.value("kind", row) === "config").slice(0, CHANGES);
     const rows = at.length ? await table.source.rows(table.info.index, at) : [];
     for (const { step, change = {} } of rows) {
       const text = `${change.what}: ${asText(change.from)} → ${asText(change.to)}`;
@@ -205,7 +205,7 @@ function averaged(steps, values) {
 
 /** The view of the results of the arena: the curves of the methods in one world. */
 export class ArenaView extends HTMLElement {
-  /** @type {Context | null} */ #context = null;
+  /** @type {Context} */ #context = /** @type {any} */ (null); // until it is shown first
 
   /** @param {Context} context */
   async show(context) {
@@ -214,33 +214,29 @@ export class ArenaView extends HTMLElement {
     await table.load(["world"]);
     const worlds = table.values("world");
     const world = worlds.includes(address.get("world")) ? address.get("world") : worlds[0];
-    const code = worlds.indexOf(world);
-    const at = [...table.codes("world")].flatMap((each, row) => (each === code ? [row] : []));
+    const at = [...table.all].filter((row) => table.value("world", row) === world);
     const rows = at.length ? await table.source.rows(table.info.index, at.slice(0, 200)) : [];
     if (this.#context !== context) return;
     const valid = rows.filter((row) => row.curve);
     valid.sort((a, b) => median(b.area) - median(a.area));
-    const hidden = new Set(address.parameters.getAll("without"));
-    const hasBands = valid.length - hidden.size <= BANDS;
+    const hidden = address.parameters.getAll("without");
+    const hasBands = valid.length - hidden.length <= BANDS;
     const drawn = valid.map((row, place) => learningCurve(row, place, hasBands));
-    const toggle = (/** @type {string} */ name) => () => {
-      const others = [...hidden].filter((each) => each !== name);
-      address.change({ without: hidden.has(name) ? others : [...hidden, name] }, { replace: true });
-    };
-    const shown = drawn.filter((each) => !hidden.has(each.name));
+    const toggle = (/** @type {string} */ name) => () => address.replace({ without: toggled(hidden, name, true) });
+    const shown = drawn.filter((each) => !hidden.includes(each.name));
     const label = `Learning curves in ${world}`;
-    const drawing = plot("tall", curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
+    const drawing = plot("tall");
+    drawing.show(curves(shown, { label, xLabel: "update", within: [-0.05, 1.05] }));
     const lines = valid.map((row, place) => {
-      const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)];
+      const numbers = [row.learning_rate, median(row.updates), median(row.area), median(row.final)].map(brief);
       const name = h("button.link", {
-        "aria-pressed": !hidden.has(row.method), "data-key": `method ${row.method}`, onclick: toggle(row.method),
+        "aria-pressed": !hidden.includes(row.method), "data-key": `method ${row.method}`, onclick: toggle(row.method),
       }, lineOf(drawn[place]), inline(row.method));
-      return h("tr", {}, h("th", { scope: "row" }, name), ...numbers.map((value) => h("td.number", {}, brief(value))),
-        h("td.number", {}, `${Math.round(100 * row.coverage)} %`));
+      return [name, ...numbers, `${Math.round(100 * row.coverage)} %`];
     });
     const failed = rows.filter((row) => row.error).map((row) => failureNote(row.error, row.method));
     const titles = ["method", "rate", "updates to target", "area", "at the end", "steps with credit"];
-    const open = (/** @type {string} */ name) => address.change({ world: name }, { replace: true });
+    const open = (/** @type {string} */ name) => address.replace({ world: name });
     replaceContent(this,
       h("div.title", {}, h("h1", {}, "Credit arena"), choice("World", worlds, world, open)),
       h("div.arena", {},

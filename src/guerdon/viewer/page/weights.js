@@ -40,7 +40,7 @@ export class Weights extends HTMLElement {
     const lines = Object.entries(LISTS).flatMap(([list, when]) =>
       (config[list] ?? []).map((/** @type {Config} */ entry) => this.#entryLine(entry, when, effective.get(entry.name))));
     const titles = ["reward", "scored at", "schedule", "weight", "now"];
-    replaceContent(this.#table, lines.length ? tableOf("entries", titles, 3, lines) : empty("The reward has no weights."),
+    replaceContent(this.#table, tableOf("entries", titles, 3, lines, "The reward has no weights."),
       h("p.about", {}, "A change applies to the episodes that begin after it: reset to use it. “Now” is the weight with its schedule."));
   }
 
@@ -49,33 +49,30 @@ export class Weights extends HTMLElement {
     const known = this.#steps.get(name) ?? 0;
     const step = 100 * known >= Math.abs(weight) && known ? known : roundStep(Math.max(1, 2 * Math.abs(weight)) / 100);
     this.#steps.set(name, step);
-    const box = (/** @type {string} */ type) => h("input", {
-      type, min: weight < 0 ? -100 * step : 0, max: 100 * step, step: type === "range" ? step : "any", value: weight,
-      "aria-label": `${type === "range" ? "slider of the " : ""}weight of ${name}`, "data-key": `${type} ${name}`,
-      oninput: type === "range" && ((/** @type {Event} */ { target }) => {
-        exact.value = /** @type {HTMLInputElement} */ (target).value;
-      }),
-      onchange: (/** @type {Event} */ { target }) => {
-        const chosen = /** @type {HTMLInputElement} */ (target).valueAsNumber;
-        if (Number.isFinite(chosen)) this.#change(name, chosen);
-        else exact.value = String(weight); // nothing was typed, or no number
-      },
+    const ends = { min: weight < 0 ? -100 * step : 0, max: 100 * step, value: weight };
+    const change = () => {
+      if (Number.isFinite(exact.valueAsNumber)) this.#change(name, exact.valueAsNumber);
+      else exact.value = String(weight); // nothing was typed, or no number
+    };
+    const exact = h("input", {
+      type: "number", step: "any", ...ends, "aria-label": `weight of ${name}`, "data-key": `number ${name}`, onchange: change,
     });
-    const exact = /** @type {HTMLInputElement} */ (box("number"));
+    const slider = h("input", {
+      type: "range", step, ...ends, "aria-label": `slider of the weight of ${name}`, "data-key": `range ${name}`,
+      oninput: () => (exact.value = slider.value), onchange: change,
+    });
     const isEmpty = !Object.keys(config ?? {}).length;
-    return h("tr", {},
-      h("th", { scope: "row" }, h("b", {}, inline(name, 60)), h("p.about", {}, inline(rubric, 80)),
-        isEmpty ? null : folded("configuration", () => code(JSON.stringify(config, null, 2)))),
-      h("td", {}, when), h("td", {}, schedule ? code(JSON.stringify(schedule)) : h("span.muted", {}, "none")),
-      h("td.number", {}, h("span.setting", {}, box("range"), exact)), h("td.number", {}, number(effective ?? weight)));
+    const title = [h("b", {}, inline(name, 60)), h("p.about", {}, inline(rubric, 80)),
+      isEmpty ? null : folded("configuration", () => code(JSON.stringify(config, null, 2)))];
+    return [title, when, schedule ? code(JSON.stringify(schedule)) : h("span.muted", {}, "none"),
+      h("span.setting", {}, slider, exact), number(effective ?? weight)];
   }
 
   /** @param {Config[]} changes */
   #showChanges(changes) {
     const lines = changes.toReversed().flatMap(({ when, by, changes: values }) =>
-      values.map((/** @type {Config} */ each) => h("tr", {},
-        h("th", { scope: "row" }, new Date(when).toLocaleString()), h("td", {}, inline(by, 60)), h("td", {}, inline(each.what, 100)),
-        h("td.number", {}, inline(each.from, 60)), h("td.number", {}, inline(each.to, 60)))));
+      values.map((/** @type {Config} */ { what, from, to }) =>
+        [new Date(when).toLocaleString(), inline(by, 60), inline(what, 100), inline(from, 60), inline(to, 60)]));
     replaceContent(this.#changes, lines.length
       ? scrolled("wide", "Changes", tableOf("audit", ["when", "by", "what", "from", "to"], 3, lines))
       : empty("Nothing was changed since the server started."));
@@ -88,7 +85,8 @@ export class Weights extends HTMLElement {
       const headers = { "content-type": "application/json", "if-match": `"${this.#config.version}"` };
       return request("../config", { method: "POST", headers, body });
     };
-    this.#changed = this.#changed.then(() => this.#status.guard(send, "not changed")).then(() => this.show());
+    this.#changed = this.#changed.then(() => this.#status.guard(send, "not changed"))
+      .then(() => this.show()).catch((error) => this.#status.report(error));
   }
 }
 customElements.define("g-weights", Weights);
