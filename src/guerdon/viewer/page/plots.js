@@ -5,12 +5,16 @@ import { NONE } from "./filters.js";
 import { extent, multiple, roundStep } from "./table.js";
 import { brief, count } from "./text.js";
 
-/** @typedef {(width: number, height: number, color: string) => Element[]} Draw */
+/** @typedef {(width: number, height: number, plot: Element) => Element[]} Draw */
 
 /** A drawing that is as wide as its box; its height is fixed by its class. */
 export class Plot extends HTMLElement {
   /** @type {Draw} */ #draw = () => [];
-  #observer = new ResizeObserver(() => this.#redraw());
+  /** @type {[width: number, height: number]} */ #size = [0, 0];
+  #observer = new ResizeObserver(([{ contentRect: { width, height } }]) => {
+    this.#size = [Math.round(width), Math.round(height)];
+    this.#redraw();
+  });
 
   connectedCallback() {
     this.#observer.observe(this);
@@ -27,8 +31,10 @@ export class Plot extends HTMLElement {
   }
 
   #redraw() {
-    const { clientWidth, clientHeight } = this;
-    if (clientWidth > 100) replaceContent(this, ...this.#draw(clientWidth, clientHeight, getComputedStyle(this).color));
+    // To ask for the size after each change of the page would lay it out each time.
+    if (this.#size[0] === 0) this.#size = [this.clientWidth, this.clientHeight];
+    const [width, height] = this.#size;
+    if (width > 100) replaceContent(this, ...this.#draw(width, height, this));
   }
 }
 customElements.define("g-plot", Plot);
@@ -221,8 +227,6 @@ function barOf(bar, { left, slot, y, choose }) {
 
 // Scatter ------------------------------------------------------------------------------------------
 
-const MAX_POINTS = 200_000; // of more rows, some are drawn
-
 /**
  * @typedef {{values: Float64Array, domain: [number, number], label: string, names?: string[]}} Axis
  *   `names` are those of a category, whose first value is at 0, the next one at 1.
@@ -237,33 +241,52 @@ const MAX_POINTS = 200_000; // of more rows, some are drawn
  * @returns {Draw}
  */
 export function scatter(options) {
-  return (width, height, color) => {
+  return (width, height, plot) => {
     const box = { left: options.y.names ? 96 : 46, right: width - 8, top: 8, bottom: height - 34 };
     const x = axisScale(options.x, [box.left, box.right], 9);
     const y = axisScale(options.y, [box.bottom, box.top], 12);
-    const canvas = h("canvas", { "aria-hidden": "true" });
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    const density = Math.min(devicePixelRatio, 2);
-    [canvas.width, canvas.height] = [Math.round(width * density), Math.round(height * density)];
-    context.scale(density, density);
-    context.fillStyle = color;
-    const { length } = options.rows;
-    context.globalAlpha = Math.min(0.7, Math.max(0.04, 25 / Math.sqrt(length)));
-    const size = length > 20_000 ? 2 : length > 2000 ? 3 : 5;
-    const step = Math.ceil(length / MAX_POINTS);
-    for (let place = 0; place < length; place += step) {
-      const row = options.rows[place];
-      context.fillRect(x(options.x.values[row]) - size / 2, y(options.y.values[row]) - size / 2, size, size);
-    }
-    const xLabel = step > 1 ? `${options.x.label} (one of ${step} rows)` : options.x.label;
-    const label = `${options.y.label} over ${xLabel}, ${count(length)} rows`;
+    const canvas = pointsOf(options, x, y, { width, height, color: getComputedStyle(plot).color });
+    const label = `${options.y.label} over ${options.x.label}, ${count(options.rows.length)} rows`;
     const picture = svg("svg.brush", { ...sizeOf(width, height), role: "img", "aria-label": label },
-      axes(x, y, box, xLabel, options.y.label),
+      axes(x, y, box, options.x.label, options.y.label),
       options.isSquare && svg("path.diagonal", { d: `M${box.left} ${box.bottom}L${box.right} ${box.top}` }));
     brush(picture, box, (left, right, top, bottom) => options.choose(
       within(options.x, x.invert(left), x.invert(right)), within(options.y, y.invert(bottom), y.invert(top))));
     return [canvas, picture];
   };
+}
+
+/**
+ * Draws squares. How many of them cover each pixel is counted first: that takes a tenth of the time of
+ * drawing one after the other.
+ * @param {ScatterOptions} options
+ * @param {Scale} x
+ * @param {Scale} y
+ * @param {{width: number, height: number, color: string}} area
+ * @returns {HTMLCanvasElement}
+ */
+function pointsOf({ rows, x: { values: xs }, y: { values: ys } }, x, y, area) {
+  const density = Math.min(devicePixelRatio, 2);
+  const [width, height] = [Math.round(area.width * density), Math.round(area.height * density)];
+  const size = Math.round(density * (rows.length > 20_000 ? 2 : rows.length > 2000 ? 3 : 5));
+  const covered = new Uint32Array(width * height);
+  for (const row of rows) {
+    const left = Math.round(density * x(xs[row]) - size / 2);
+    const top = Math.round(density * y(ys[row]) - size / 2);
+    for (let line = top; line < top + size; line++) {
+      for (let column = left; column < left + size; column++) covered[line * width + column]++;
+    }
+  }
+  const canvas = h("canvas", { width, height, "aria-hidden": "true" });
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { willReadFrequently: true }));
+  context.fillStyle = area.color;
+  context.fillRect(0, 0, width, height);
+  const image = context.getImageData(0, 0, width, height);
+  const opacity = Math.min(0.7, Math.max(0.04, 25 / Math.sqrt(rows.length)));
+  const opacities = Uint8ClampedArray.from({ length: 256 }, (_, times) => 255 * (1 - (1 - opacity) ** times));
+  covered.forEach((times, pixel) => (image.data[4 * pixel + 3] = opacities[Math.min(times, 255)]));
+  context.putImageData(image, 0, 0);
+  return canvas;
 }
 
 /** @param {Axis} axis @param {[number, number]} range @param {number} most Characters of a name. @returns {Scale} */

@@ -71,7 +71,11 @@ export class TrainingView extends HTMLElement {
       at: step, sign: String(place + 1), title: runs.length < shown.length ? `${runs.join(", ")}: ${text}` : text,
     }));
     const metrics = names.map((name) => this.#metricOf(name));
-    this.#grid.replaceChildren(...metrics.map((metric) => metric.element));
+    const elements = metrics.map((metric) => metric.element);
+    const { children } = this.#grid;
+    if (elements.length !== children.length || elements.some((each, place) => children[place] !== each)) {
+      this.#grid.replaceChildren(...elements);
+    }
     metrics.forEach(({ drawing, values }, index) => {
       const name = names[index];
       const drawn = shown.filter((table) => table.has(name)).map((table) =>
