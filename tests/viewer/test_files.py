@@ -80,10 +80,10 @@ def test_viewed_file_columns_of_more_rows_than_a_block(write, viewed, monkeypatc
     assert column(file, "score") == [i / 1000 for i in range(1000)]
 
 
-def test_viewed_file_order_sorts_texts_and_leaves_out_rows_without_one(write, viewed):
+def test_viewed_file_order_sorts_texts_and_puts_rows_without_one_last(write, viewed):
     ids = ["step-10", "step-9", None, "step-1", "step-10"]
     file = viewed(write("s.jsonl", [row(id, 1.0) for id in ids]))
-    assert file.order("id").tolist() == [3, 0, 4, 1]
+    assert file.order("id").tolist() == [3, 0, 4, 1, 2]
     with pytest.raises(InvalidArgumentError, match="no column of texts 'score'"):
         file.order("score")
 
@@ -158,9 +158,9 @@ def test_viewed_file_read_brief_has_the_last_answer_or_its_calls(write, viewed):
     scored = [row("a", 1.0), row("b", None), row("c", 1.0), row("d", 1.0, reason="It is short.")]
     file = viewed(write("s.jsonl", scored), write("r.jsonl", recorded))
     found = read(file, [0, 1, 2, 3], brief=True)
-    assert [each["text"] for each in found] == ["x" * 200, 'look("at": 1)', "", "It is short."]
+    assert [each["text"] for each in found] == ["x" * 200, 'look({"at": 1})', "", "It is short."]
     assert found[1] == {"id": "b", "group": "g", "error": "JudgeError: no answer",
-                        "text": 'look("at": 1)'}  # fmt: skip
+                        "text": 'look({"at": 1})'}  # fmt: skip
 
 
 def test_viewed_file_read_leaves_out_rows_over_the_size_of_an_answer(write, viewed, monkeypatch):

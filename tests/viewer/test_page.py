@@ -10,16 +10,7 @@ import pytest
 
 from guerdon.rollouts.comparing.group_comparison import count_pairs
 from tests.viewer.conftest import rollout, row, write_log
-from tests.viewer.page import (
-    figure,
-    go,
-    read_lines,
-    rows_of,
-    run_guerdon,
-    signed,
-    texts_of,
-    wait_for,
-)
+from tests.viewer.page import figure, go, read_lines, rows_of, signed, texts_of, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -151,20 +142,6 @@ def test_list_sorts_and_has_failures_last(at, recorded, sort):
     assert failed > 0
     shown = texts_of(page, ".line:not([hidden]) > .score")
     assert shown == [f"{score:.3f}" for score in valid] + ["failed"] * failed
-
-
-@pytest.mark.parametrize("is_report", [False, True])
-def test_list_sorts_texts_and_has_rows_without_one_last(show, serve, write, tmp_path, is_report):
-    errors = {"a": None, "b": "B: no", "c": None, "d": "A: no"}
-    rows = [row(id, 1.0, error=error) for id, error in errors.items()]
-    address = serve(rows)
-    if is_report:
-        run_guerdon(tmp_path, "view", str(write("rows.jsonl", rows)), "--out", "report.html")
-        address = (tmp_path / "report.html").as_uri()
-    page = show(address, "#view=list&sort=error")
-    assert listed_ids(page) == ["d", "b", "a", "c"]
-    go(page, "#view=list&sort=-error")
-    assert listed_ids(page) == ["b", "d", "a", "c"]
 
 
 def test_rollout_shows_messages_calls_and_steps(at, recorded):

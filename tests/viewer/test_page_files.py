@@ -243,20 +243,6 @@ def test_report_works_from_a_file_without_a_network(show, recorded, tmp_path):
             assert texts_of(page, selector)
 
 
-def test_report_lists_calls_as_the_served_page_does(show, serve, tmp_path):
-    calls = [{"function": {"name": name, "arguments": '{"at": 1}'}} for name in ("look", "go")]
-    messages = [{"role": "assistant", "content": None, "tool_calls": calls}]
-    address = serve([row("a", 1.0)], rollouts=[{"id": "a", "messages": messages}])
-    files = ("0.jsonl", "--rollouts", "rollouts.jsonl")
-    run_guerdon(tmp_path, "view", *files, "--out", "report.html")
-    for page in (
-        show(address, "#view=list"),
-        show((tmp_path / "report.html").as_uri() + "#view=list"),
-    ):
-        wait_for(page, "document.querySelector('.line > .text').innerText !== ''")
-        assert texts_of(page, ".line:not([hidden]) > .text") == ['look("at": 1); go("at": 1)']
-
-
 def test_report_of_a_sample_has_a_note(show, recorded, tmp_path):
     folder = recorded.files["gsm8k"].path.parent
     out = tmp_path / "report.html"

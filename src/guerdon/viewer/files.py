@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -154,7 +153,7 @@ class ViewedFile:
         return _join(self.index, other)
 
     def order(self, name: str) -> Array:
-        """The rows with a text in a column of texts, in the order of these, (n,).
+        """The rows in the order of a column of texts, (rows,); those without a text are last.
 
         Texts are compared by 24 bytes after what all have in common, and equal ones by their row.
 
@@ -172,7 +171,7 @@ class ViewedFile:
             has_text |= words != 0
             words = words[order]
             order = order[np.argsort(words, kind="stable")]
-        return order[np.count_nonzero(~has_text) :]
+        return np.roll(order, -int(np.count_nonzero(~has_text)))
 
     # Rows
 
@@ -270,9 +269,7 @@ def _brief(row: Row) -> Row:
 
 
 def _calls_of(message: Row) -> str:
-    """The calls of a message, as the page itself shows them."""
     calls = message.get("tool_calls")
     functions = [call.get("function") for call in calls or () if isinstance(call, dict)]
     named = [each for each in functions if isinstance(each, dict)]
-    given = [re.sub(r"^\{|\}$", "", str(each.get("arguments") or "")) for each in named]
-    return "; ".join(f"{each.get('name')}({text})" for each, text in zip(named, given, strict=True))
+    return " ".join(f"{each.get('name')}({each.get('arguments')})" for each in named)

@@ -18,7 +18,7 @@
  * @property {(file: number, names: string[]) => Promise<Arrays>} columns
  * @property {(file: number, at: number[], brief?: boolean) => Promise<Row[]>} rows
  * @property {(file: number, text: string) => Promise<{rows: Int32Array, isCut: boolean}>} search
- * @property {(file: number, by: string) => Promise<Int32Array>} order The rows with a text in a column.
+ * @property {(file: number, by: string) => Promise<Int32Array>} order
  * @property {(file: number, other: number) => Promise<Int32Array>} join
  * @property {(versions: (string | undefined)[]) => Promise<(string | undefined)[]>} changes The version
  *   of each file, as soon as one differs from the argument, or after some seconds.
@@ -183,8 +183,7 @@ export class EmbeddedSource {
   /** @param {number} file @param {string} by */
   async order(file, by) {
     const keys = this.#rows(file).map((row) => String(row[by] ?? ""));
-    const rows = Int32Array.from(keys.keys()).filter((row) => keys[row]);
-    return rows.sort((a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : a - b));
+    return Int32Array.from(keys.keys()).sort((a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : a - b));
   }
 
   /** @param {number} file @param {number} other */

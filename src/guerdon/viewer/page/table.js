@@ -129,29 +129,23 @@ export class Table {
 
   /** @param {string} name @param {boolean} isReversed @returns {Promise<Int32Array>} */
   async #computeOrder(name, isReversed) {
-    if (!this.has(name)) return this.all;
-    const sorted = await this.#sorted(name, isReversed);
-    const hasValue = new Uint8Array(this.rows);
-    for (const row of sorted) hasValue[row] = 1;
-    const others = this.all.filter((row) => !hasValue[row]);
-    const order = new Int32Array(sorted.length + others.length);
-    order.set(sorted);
-    order.set(others, sorted.length);
-    return order;
-  }
-
-  /** @param {string} name @param {boolean} isReversed @returns {Promise<Int32Array>} The rows with a value. */
-  async #sorted(name, isReversed) {
-    if (this.type(name) === "text") {
-      const sorted = await this.source.order(this.info.index, name);
-      return isReversed ? sorted.toReversed() : sorted;
+    const type = this.columns.get(name)?.type;
+    if (type === undefined) return this.all;
+    if (type === "text") {
+      const order = await this.source.order(this.info.index, name);
+      return isReversed ? order.slice().reverse() : order;
     }
     await this.load([name]);
     const ranks = this.ranks(name);
-    const keys = this.type(name) === "number" ? this.numbers(name)
+    const keys = type === "number" ? this.numbers(name)
       : Float64Array.from(this.codes(name), (code) => ranks[code] ?? NaN);
     const sign = isReversed ? -1 : 1;
-    return this.all.filter((row) => keys[row] === keys[row]).sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
+    const present = this.all.filter((row) => keys[row] === keys[row]);
+    present.sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
+    const order = new Int32Array(this.rows);
+    order.set(present);
+    order.set(this.all.filter((row) => keys[row] !== keys[row]), present.length);
+    return order;
   }
 
   /** @param {string} name @returns {Float64Array} The place of each value among the sorted values. */
