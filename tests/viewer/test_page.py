@@ -297,18 +297,18 @@ def test_training_draws_runs_and_changes(show, serve, tmp_path):
     assert "runs=0" in page.url
 
 
-def test_training_titles_change_the_beginning_of_a_name_only(show, serve, write):
-    record = {"kind": "step", "step": 1, "reward": 1.0, "components": {"a.weights.b": 1.0}}
-    page = show(serve(write("log.jsonl", [record])))
-    assert texts_of(page, ".curves .card h2") == ["reward", "a.weights.b"]
-
-
 def test_arena_hides_a_method(show, arena):
     page = show(arena[0])
     assert page.locator("g-plot .curve").count() == 2
     page.locator(".results button", has_text="grpo").click()
     wait_for(page, "document.querySelectorAll('g-plot .curve').length === 1")
     assert "without=grpo" in page.url
+
+
+def test_training_titles_change_the_beginning_of_a_name_only(show, serve, write):
+    record = {"kind": "step", "step": 1, "reward": 1.0, "components": {"a.weights.b": 1.0}}
+    page = show(serve(write("log.jsonl", [record])))
+    assert texts_of(page, ".curves .card h2") == ["reward", "a.weights.b"]
 
 
 # Filters and addresses ----------------------------------------------------------------------------

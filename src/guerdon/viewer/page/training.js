@@ -156,7 +156,8 @@ function seriesOf(table, name) {
   if (name.startsWith("weights.")) return steppedOf(steps, values);
   if (!name.startsWith("invalid.")) return averaged(steps, values);
   // A step without an entry did not fail.
-  return averaged(steps, values.map((value, row) => (table.value("kind", row) === "step" ? Number(value > 0) : NaN)));
+  const [kinds, step] = [table.codes("kind"), table.values("kind").indexOf("step")];
+  return averaged(steps, values.map((value, row) => (kinds[row] === step ? Number(value > 0) : NaN)));
 }
 
 /** @param {Float64Array} steps @param {Float64Array} values A weight. @returns {{x: number[], y: number[], isStepped: true}} */
