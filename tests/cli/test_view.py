@@ -120,6 +120,7 @@ def test_view_ends_while_the_page_waits_for_changes(started, scored):
             ["scored.jsonl", "--rollouts", "rollouts.jsonl", "--out", "rollouts.jsonl"],
             "--out must not be one of the files",
         ),
+        (["scored.jsonl", "--out", "none/x.html"], "can't write none/x.html: No such file"),
         (["scored.jsonl", "--host", "256.0.0.1"], "can't listen on 256.0.0.1"),
     ],
 )

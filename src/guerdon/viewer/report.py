@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from guerdon._pages import PAGES
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import GuerdonError, InvalidArgumentError
 from guerdon.viewer.bundle import bundled_page
 from guerdon.viewer.columns import Array
 from guerdon.viewer.files import MAX_ROWS, ViewedFile, packed_header
@@ -53,13 +53,17 @@ def write_report(
 
     Raises:
         InvalidArgumentError: The report would be larger; nothing is written.
+        GuerdonError: The report can't be written.
     """
     chosen = [_chosen(file, sample, seed) for file in files]
     data = base64.b64encode(_compressed(files, chosen, int(max_mb * MB))).decode()
     document = bundled_page(PAGES, data).encode()
     if len(document) > max_mb * MB:
         raise _too_large(max_mb * MB)
-    out.write_bytes(document)
+    try:
+        out.write_bytes(document)
+    except OSError as error:
+        raise GuerdonError(f"can't write {out}: {error.strerror}") from error
     return len(document)
 
 
