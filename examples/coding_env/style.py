@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import threading
 from collections.abc import Iterator
 
 __all__ = ["faults"]
@@ -14,6 +15,9 @@ LONGEST_FUNCTION = 40
 SMALL = re.compile(r"_*[a-z][a-z0-9_]*|_+|[A-Z][A-Z0-9_]*")  # variables, and constants
 CAMEL = re.compile(r"_*[A-Z][A-Za-z0-9]*")
 BUILTIN = frozenset(name for name in dir(builtins) if name.islower())
+
+# Two threads that parse at the same time can fail in CPython before 3.11.8 and 3.12.2 (gh-106905).
+_parsing = threading.Lock()
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -35,7 +39,9 @@ def faults(program: str, entry_point: str) -> dict[str, str]:
         The fault that each check found; an empty text if it found none.
     """
     try:
-        nodes = list(ast.walk(ast.parse(program)))
+        with _parsing:
+            tree = ast.parse(program)
+        nodes = list(ast.walk(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {"syntax": "the program can't be parsed"}
     return {

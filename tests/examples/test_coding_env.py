@@ -1,5 +1,7 @@
 import doctest
+import gc
 import importlib
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -96,6 +98,29 @@ def test_load_tasks_prompts_name_the_entry_point_and_hide_the_tests():
         assert len(task.tests) >= 6, task.id
         assert f"`{task.entry_point}(" in task.prompt, task.id
         assert not any(test in task.prompt for test in task.tests), task.id
+
+
+@pytest.fixture
+def frequent_collections():
+    """Collects garbage often, and runs Python code when it does, so that threads take turns."""
+
+    def callback(phase, info):
+        sum(range(100))
+
+    before, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.callbacks.append(callback)
+    gc.set_threshold(50)
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+    gc.set_threshold(*before)
+    gc.callbacks.remove(callback)
+
+
+def test_faults_is_called_in_several_threads(frequent_collections):
+    programs = TASKS * 5
+    found = in_two_threads(lambda task: faults(task.solution, task.entry_point), programs)
+    assert found == [faults(task.solution, task.entry_point) for task in programs]
 
 
 def test_coding_environment_scores_reference_solutions_at_least_0_9(sandbox):
