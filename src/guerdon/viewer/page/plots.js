@@ -261,7 +261,7 @@ export function scatter(options) {
 }
 
 /**
- * Draws squares. How many of them cover each pixel is counted first: that takes a tenth of the time of
+ * Draws squares. How many of them cover each pixel is counted first: that takes a quarter of the time of
  * drawing one after the other.
  * @param {ScatterOptions} options
  * @param {Scale} x
