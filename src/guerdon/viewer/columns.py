@@ -176,7 +176,7 @@ class ColumnStore:
                     yield column, [row.get(name, math.nan) for row in rows]
 
     def _column(self, type_: str, key: str) -> Column | None:
-        """The column of that name, a new one if there is none; None if it is left out."""
+        """The column of that name, which is added if it is new; None if it is left out."""
         column = self._known.get((type_, key))
         if column is not None:
             return column

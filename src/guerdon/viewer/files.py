@@ -147,7 +147,7 @@ class ViewedFile:
     # Ids
 
     def join(self, other: FileIndex) -> Array:
-        """The row of another file with the same id, (rows,); -1 if there is none.
+        """The row of another file with the same id, (rows,); -1 if that file lacks the id.
 
         The second row with an id belongs to the second one of the other file, and so on; to the
         first one, if the other file has fewer.

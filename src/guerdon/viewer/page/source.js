@@ -221,7 +221,7 @@ export class EmbeddedSource {
   }
 }
 
-/** @param {unknown} value An id, for example. @returns {string} Empty if there is none. */
+/** @param {unknown} value An id, for example. @returns {string} Empty for null and undefined. */
 function textOrEmpty(value) {
   return (value ?? null) === null ? "" : asText(value);
 }

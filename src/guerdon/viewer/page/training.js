@@ -128,7 +128,7 @@ function titleOf(name) {
  * The value of the last step with one, up to some step: the mean of its records, or the last weight.
  * @param {Series} series
  * @param {number} at
- * @returns {number} NaN if there is none.
+ * @returns {number} NaN before the first value.
  */
 function valueAt({ steps, values, isStepped }, at) {
   let [last, sum, size] = [-Infinity, 0, 0];
