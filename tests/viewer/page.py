@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -121,10 +121,14 @@ def opened(
         context.close()
 
 
-def wait_for(page: Any, condition: str) -> None:
-    """Wait for an expression; playwright's own `wait_for_function` is refused by the policy."""
+def wait_for(page: Any, condition: str | Callable[[], Any]) -> None:
+    """Wait until a function, or an expression in the page, returns something true.
+
+    The page's policy refuses playwright's own `wait_for_function`.
+    """
+    is_true = condition if callable(condition) else lambda: page.evaluate(condition)
     end = time.monotonic() + PATIENCE_S
-    while not page.evaluate(condition):
+    while not is_true():
         assert time.monotonic() < end, f"{condition} is still false"
         page.wait_for_timeout(20)
 

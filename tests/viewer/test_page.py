@@ -48,14 +48,6 @@ def listed_ids(page):
     return texts_of(page, ".line:not([hidden]) .id")
 
 
-def eventually(page, condition):
-    for _ in range(200):
-        if condition():
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError("it didn't happen")
-
-
 # Views -------------------------------------------------------------------------------------------
 
 
@@ -356,9 +348,9 @@ def test_diff_shows_the_row_that_was_clicked_last(at, recorded):
     page.route("**/api/rows?*", lambda route: requests.append(route))
     for place in (0, 1):
         page.locator(".moves button").nth(place).click()
-        eventually(page, lambda place=place: len(requests) == 2 * place + 1)
+        wait_for(page, lambda place=place: len(requests) == 2 * place + 1)
         requests[2 * place].continue_()
-        eventually(page, lambda place=place: len(requests) == 2 * place + 2)
+        wait_for(page, lambda place=place: len(requests) == 2 * place + 2)
     requests[3].continue_()
     page.wait_for_selector(".diff-row h2")
     requests[1].continue_()  # the first answer comes last

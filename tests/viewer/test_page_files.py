@@ -56,7 +56,7 @@ def test_list_and_overview_follow_rows_that_are_added(show, serve, tmp_path):
     wait_for(page, "document.querySelector('.chips .amount').innerText === '2 of 4 rows'")
     page.locator(".chip").click()
     wait_for(page, "document.querySelector('.chips .amount').innerText === '4 rows'")
-    assert figure(page, "failed") == "1"
+    wait_for(page, lambda: figure(page, "failed") == "1")
     wait_for(page, "document.querySelector('.scroller').innerText.includes('d')")
 
 

@@ -23,9 +23,9 @@ from guerdon import (
 )
 from guerdon.envs import ServerLimits
 from guerdon.rollouts import ScoringJob, ScriptedPolicy
-from tests.envs.server.conftest import Served, eventually
+from tests.envs.server.conftest import Served
 from tests.viewer import page as pages
-from tests.viewer.page import HOSTILE, PATIENCE_S, violations
+from tests.viewer.page import HOSTILE, PATIENCE_S, violations, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -346,12 +346,12 @@ def test_play_form_shows_errors_at_their_fields(chromium, serve):
         reset(page)
         page.click(STEP)  # the server requires point.x
         error = page.locator("""form.action [data-path='["point","x"]'] > .error""")
-        eventually(lambda: "required" in error.inner_text())
+        wait_for(page, lambda: "required" in error.inner_text())
         field(page, "point", "x").fill("3")
         field(page, "tags").fill("[1,")
         page.click(STEP)
         other = page.locator("""form.action [data-path='["tags"]'] > .error""")
-        eventually(lambda: "must be JSON" in other.inner_text())
+        wait_for(page, lambda: "must be JSON" in other.inner_text())
         assert error.inner_text() == ""
         assert field(page, "tags").get_attribute("aria-invalid") == "true"
         assert page.locator(".beside").count() == 0
@@ -572,9 +572,9 @@ def test_play_slider_refuses_a_change_of_another_version(chromium, serve):
             each["name"]: each["weight"] for each in served.http.get("/config").json()["per_turn"]
         }
         assert weights == {"near": 0.5, "found": 3}
-        assert page.locator("[aria-label='weight of found']").input_value() == "3"
+        wait_for(page, lambda: page.locator("[aria-label='weight of found']").input_value() == "3")
         set_slider(page, "near", 0.8)  # the newest configuration was loaded
-        eventually(lambda: len(served.http.get("/config/audit").json()) == 2)
+        wait_for(page, lambda: len(served.http.get("/config/audit").json()) == 2)
         page.wait_for_selector("text=not changed", state="detached")
 
 
@@ -584,7 +584,7 @@ def test_play_slider_sends_changes_one_after_the_other(chromium, serve):
         page.wait_for_selector(".entries")
         for value in (0.6, 0.7, 0.8):  # before the first one is answered
             set_slider(page, "near", value)
-        eventually(lambda: len(served.http.get("/config/audit").json()) == 3)
+        wait_for(page, lambda: len(served.http.get("/config/audit").json()) == 3)
         page.wait_for_selector(".audit tbody tr >> nth=2")
         assert page.locator("[aria-label='weight of near']").input_value() == "0.8"
         assert page.locator("text=not changed").count() == 0
@@ -600,7 +600,7 @@ def test_play_slider_changes_a_weight_after_the_server_was_away(chromium, serve)
         page.wait_for_selector("g-weights .is-failed")
         page.unroute_all()
         set_slider(page, "near", 0.7)
-        eventually(lambda: len(served.http.get("/config/audit").json()) == 1)
+        wait_for(page, lambda: len(served.http.get("/config/audit").json()) == 1)
         page.wait_for_selector("g-weights .is-failed", state="detached")
 
 
@@ -615,7 +615,7 @@ def test_play_weight_that_is_no_number_changes_nothing(chromium, serve, typed):
         exact.blur()
         assert exact.input_value() == "0.5"
         set_slider(page, "found", 2)
-        eventually(lambda: len(served.http.get("/config/audit").json()) == 1)
+        wait_for(page, lambda: len(served.http.get("/config/audit").json()) == 1)
 
 
 def test_play_shows_schedules(chromium, serve):
@@ -638,10 +638,10 @@ def test_play_charts_show_the_metrics(chromium, serve):
     served = serve()
     with opened(chromium, served, "web/#server") as page:
         last = page.locator("g-live .last")
-        eventually(lambda: last.first.inner_text() == "1")
+        wait_for(page, lambda: last.first.inner_text() == "1")
         served.client()
         served.client()
-        eventually(lambda: last.first.inner_text() == "3")
+        wait_for(page, lambda: last.first.inner_text() == "3")
         assert page.locator("g-live path.curve").count() >= 1
         assert last.nth(3).inner_text() == "0"
         page.click("text=Play")
