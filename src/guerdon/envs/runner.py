@@ -702,6 +702,8 @@ class EnvThreads:
         take = self._queue.get
         while True:
             try:
+                # Before Python 3.13, `get` ignores its timeout if it expires while another thread
+                # takes the call that woke this one: the thread stays, and takes a later call.
                 call = only or take(timeout=IDLE_S)
             except Empty:
                 self._call_soon(self._retire)

@@ -476,17 +476,18 @@ def test_env_pool_steps_that_get_no_thread_fail_without_blocking_the_next_reset(
     before = set(threading.enumerate())
 
     async def main():
-        async with EnvPool(World, n=3, timeout_s=SOON) as pool:
+        # One thread: of several that compete for calls, one may stay in Python 3.11.
+        async with EnvPool(World, n=1, timeout_s=SOON) as pool:
             await pool.reset_batch()
             while any(each.name == "guerdon-pool" for each in set(threading.enumerate()) - before):
                 await asyncio.sleep(0.01)
             with monkeypatch.context() as full:
                 full.setattr(threading.Thread, "start", no_thread)
-                for failed in await pool.step_batch([Move()] * 3):
-                    assert failed.reward is None
-                    assert "can't start new thread" in failed.metadata["error"]
+                (failed,) = await pool.step_batch([Move()])
+                assert failed.reward is None
+                assert "can't start new thread" in failed.metadata["error"]
             await pool.reset_batch()
-            assert rewards(await pool.step_batch([Move(value=2)] * 3)) == [2.0] * 3
+            assert rewards(await pool.step_batch([Move(value=2)])) == [2.0]
 
     play(main)
 
