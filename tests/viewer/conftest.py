@@ -104,9 +104,12 @@ def page(tmp_path, monkeypatch):
 # The page in Chromium ----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
-    """The browser of all tests."""
+    """The browser of all tests of a file.
+
+    It is closed before the tests of other files: playwright runs an event loop while it is open.
+    """
     with pages.browser() as opened:
         yield opened
 
