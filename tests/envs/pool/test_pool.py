@@ -476,7 +476,7 @@ def test_env_pool_steps_that_get_no_thread_fail_without_blocking_the_next_reset(
     before = set(threading.enumerate())
 
     async def main():
-        # One thread: of several that compete for calls, one may stay in Python 3.11.
+        # One slot: before Python 3.13, one of several idle threads may not end.
         async with EnvPool(World, n=1, timeout_s=SOON) as pool:
             await pool.reset_batch()
             while any(each.name == "guerdon-pool" for each in set(threading.enumerate()) - before):
