@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from guerdon.types.evaluate_result import *
     from guerdon.types.message import *
     from guerdon.types.observation import *
+    from guerdon.types.reasoning import *
     from guerdon.types.rollout import *
     from guerdon.types.score import *
     from guerdon.types.state import *
@@ -29,6 +30,7 @@ __getattr__, __dir__ = lazy_names(
     "action",
     "arrays",
     "observation",
+    "reasoning",
     "state",
     "tool_calls",
     "tools",
