@@ -26,6 +26,8 @@ PATIENCE = 15.0
 
 ORDINARY = 54_321  # a user id that no account has
 
+ROOT = Path(__file__).parents[2]  # of the repository
+
 
 @pytest.fixture(scope="session", params=["process", "strict"])
 def level(request):
@@ -148,7 +150,9 @@ def as_ordinary_user(open_python):
             env={
                 "HOME": str(home),
                 "PATH": "/usr/bin:/bin",
-                "PYTHONPATH": os.pathsep.join([str(Path(guerdon.__file__).parents[1]), *packages]),
+                "PYTHONPATH": os.pathsep.join(
+                    [str(Path(guerdon.__file__).parents[1]), str(ROOT), *packages]
+                ),
                 "PYTHONDONTWRITEBYTECODE": "1",
             },
             capture_output=True,

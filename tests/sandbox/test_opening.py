@@ -135,7 +135,7 @@ WITHOUT = """
     from guerdon import EvalSandbox, Limits, open_sandbox
     from guerdon.rubrics import RewardSource
     from guerdon.sandbox import Program, probe
-    import guerdon.sandbox.conformance, guerdon.sandbox.local_sandbox
+    import guerdon.sandbox.local_sandbox
     import guerdon.sandbox.function_pool, guerdon.sandbox.locking.lock
     import guerdon.rubrics.sandboxed.eval_sandbox, guerdon.sandbox.testing.checking
     source = RewardSource("def f(messages): return 1.0", "f")

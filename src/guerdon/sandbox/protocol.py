@@ -124,8 +124,7 @@ class Sandbox(Protocol):
     r"""Runs programs; `open_sandbox` opens one.
 
     A package offers its own under the entry point ``guerdon.sandboxes``: a callable that takes
-    ``workers``, ``limits``, ``packages`` and ``allow_read``. `guerdon.sandbox.conformance` tests
-    its isolation.
+    ``workers``, ``limits``, ``packages`` and ``allow_read``.
 
     Example:
         >>> from guerdon import open_sandbox

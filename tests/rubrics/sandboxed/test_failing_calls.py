@@ -12,9 +12,9 @@ import pytest
 from guerdon.errors import LoadError
 from guerdon.rubrics import RewardSource
 from guerdon.rubrics.sandboxed.eval_sandbox import EvalSandbox
-from guerdon.sandbox.conformance import CASES
-from guerdon.sandbox.conformance.host import Host
 from guerdon.sandbox.protocol import Limits
+from tests.sandbox.conformance import CASES
+from tests.sandbox.conformance.host import Host
 
 CHAT = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "42"}]
 OTHER = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": "41"}]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from guerdon.sandbox import Execution
-from guerdon.sandbox.conformance import CASES
+from tests.sandbox.conformance import CASES
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.group}-{case.name}")
 

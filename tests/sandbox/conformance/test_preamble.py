@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from guerdon.sandbox.conformance import CASES, preamble
 from guerdon.sandbox.locking.syscalls import NUMBERS as LOCKED
+from tests.sandbox.conformance import CASES, preamble
 
 NUMBERS = preamble.NUMBERS
 

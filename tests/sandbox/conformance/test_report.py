@@ -3,7 +3,7 @@
 import pytest
 
 from guerdon.errors import SandboxError
-from guerdon.sandbox.conformance import Outcome, Report
+from tests.sandbox.conformance import Outcome, Report
 
 PASSED = Outcome("TCP", "network", "no server is reached", "passed", "connect EPERM", 0.02)
 FAILED = Outcome("home", "files", "keys stay unread", "failed", "FAILED: read b'key'", 0.03)

@@ -9,14 +9,14 @@ import pytest
 
 from guerdon import open_sandbox
 from guerdon.errors import SandboxError, SandboxUnavailableError
-from guerdon.sandbox.conformance import CASES, Outcome, Report, Trial, check_sandbox
+from tests.sandbox.conformance import CASES, Outcome, Report, Trial, check_sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="strict is for Linux")
 
 WHOLE_RUN = """
 import dataclasses, json, sys
 from guerdon import open_sandbox
-from guerdon.sandbox.conformance import check_sandbox
+from tests.sandbox.conformance import check_sandbox
 from guerdon.sandbox import levels
 
 if "bare" in sys.argv:

@@ -16,8 +16,8 @@ import pytest
 
 from guerdon.errors import InvalidArgumentError, SandboxError
 from guerdon.sandbox import Execution
-from guerdon.sandbox.conformance import CASES, Trial, check_sandbox
-from guerdon.sandbox.conformance.host import Host
+from tests.sandbox.conformance import CASES, Trial, check_sandbox
+from tests.sandbox.conformance.host import Host
 
 ALONE = next(case for case in CASES if case.name == "a foreign file")
 PASSED = Execution("ok", 0, stdout="passed: EPERM\n")
@@ -290,7 +290,7 @@ def left_behind(facts):
 
 @linux
 def test_trial_detects_a_process_that_is_left_running(monkeypatch):
-    monkeypatch.setattr("guerdon.sandbox.conformance.host._GRACE", 0.05)
+    monkeypatch.setattr("tests.sandbox.conformance.host._GRACE", 0.05)
     left = []
 
     def answer(facts):
@@ -306,7 +306,7 @@ def test_trial_detects_a_process_that_is_left_running(monkeypatch):
 
 @linux
 def test_trial_close_detects_processes_and_descriptors(monkeypatch):
-    monkeypatch.setattr("guerdon.sandbox.conformance.host._GRACE", 0.05)
+    monkeypatch.setattr("tests.sandbox.conformance.host._GRACE", 0.05)
     with Trial(Canned) as trial:
         descriptor = os.open(os.devnull, os.O_RDONLY)
         first = trial.close()
@@ -327,7 +327,7 @@ def test_trial_detects_more_output_than_allowed():
 
 def test_trial_detects_more_time_than_allowed(monkeypatch):
     def answer(facts):
-        monkeypatch.setattr("guerdon.sandbox.conformance.trial._SLACK", -10.0)
+        monkeypatch.setattr("tests.sandbox.conformance.trial._SLACK", -10.0)
         return PASSED
 
     outcome = outcome_of(answer)

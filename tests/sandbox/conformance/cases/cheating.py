@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from guerdon.sandbox.conformance.case import CaseGroup
+from tests.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
 #: What each candidate is tested with: tests in the form of data sets, and in HumanEval's.

@@ -8,16 +8,17 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 from textwrap import dedent
 from typing import Any, Self
 
 from guerdon.errors import InvalidArgumentError, SandboxError
-from guerdon.sandbox.conformance.case import Case, summary
-from guerdon.sandbox.conformance.cases import CASES
-from guerdon.sandbox.conformance.cases.cheating import CHEATING_TESTS
-from guerdon.sandbox.conformance.host import Host
-from guerdon.sandbox.conformance.report import Outcome, Report, Result
 from guerdon.sandbox.protocol import Execution, Program, Sandbox
+from tests.sandbox.conformance.case import Case, summary
+from tests.sandbox.conformance.cases import CASES
+from tests.sandbox.conformance.cases.cheating import CHEATING_TESTS
+from tests.sandbox.conformance.host import Host
+from tests.sandbox.conformance.report import Outcome, Report, Result
 
 #: The cases that must pass before any other runs: files, the network and processes are shut off.
 CANARIES = tuple(
@@ -40,7 +41,7 @@ def check_sandbox(factory: Callable[[], Sandbox], *, only: Collection[str] | Non
 
     Example:
         >>> from guerdon import open_sandbox
-        >>> from guerdon.sandbox.conformance import check_sandbox
+        >>> from tests.sandbox.conformance import check_sandbox
         >>> check_sandbox(lambda: open_sandbox("strict"), only=["the networks"])
         Traceback (most recent call last):
         guerdon.errors.InvalidArgumentError: unknown case or group 'the networks' in only; \
@@ -78,7 +79,7 @@ class Trial:
 
     Example:
         >>> from guerdon import open_sandbox
-        >>> from guerdon.sandbox.conformance import CASES, Trial
+        >>> from tests.sandbox.conformance import CASES, Trial
         >>> with Trial(lambda: open_sandbox("strict")) as trial:  # doctest: +SKIP
         ...     trial.outcome_of(CASES[0]).result
         'passed'
@@ -208,7 +209,12 @@ def _call(case: Case, sandbox: Sandbox, facts: Mapping[str, Any]) -> Execution:
 
     loader = f"{__name__}:{load_function.__name__}"
     pool = FunctionPool(
-        dedent(case.program).encode(), loader, level=sandbox.level, workers=1, limits=case.limits
+        dedent(case.program).encode(),
+        loader,
+        level=sandbox.level,
+        workers=1,
+        limits=case.limits,
+        path=[str(Path(__file__).parents[3])],
     )
     try:
         for task in ("leave", [facts["secret"], facts["tcp"], facts["pid"]]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from guerdon.sandbox.conformance.case import CaseGroup
+from tests.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
 case = CaseGroup("files")

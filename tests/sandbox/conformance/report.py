@@ -17,7 +17,7 @@ class Outcome:
     """The result of a case.
 
     Example:
-        >>> from guerdon.sandbox.conformance import Outcome
+        >>> from tests.sandbox.conformance import Outcome
         >>> Outcome("TCP", "network", "no server is reached", "passed", "EPERM", 0.02).result
         'passed'
 
@@ -43,7 +43,7 @@ class Report:
     """The results of a conformance run; printed, it is a table.
 
     Example:
-        >>> from guerdon.sandbox.conformance import Outcome, Report
+        >>> from tests.sandbox.conformance import Outcome, Report
         >>> outcome = Outcome("TCP", "network", "no server is reached", "passed", "EPERM", 0.02)
         >>> print(Report("strict", (outcome,)))
         network

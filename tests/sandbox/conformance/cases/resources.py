@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from guerdon.sandbox.conformance.case import CaseGroup
+from tests.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
 _MEMORY = Limits(seconds=4, memory_bytes=64 << 20, processes=8, files=20)

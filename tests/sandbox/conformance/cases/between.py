@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from guerdon.sandbox.conformance.case import CaseGroup, source
+from tests.sandbox.conformance.case import CaseGroup, source
 from guerdon.sandbox.protocol import Limits
 
 _LIMITS = Limits(seconds=2, memory_bytes=128 << 20, processes=8, files=20)

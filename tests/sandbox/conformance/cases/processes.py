@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from guerdon.sandbox.conformance.case import CaseGroup
+from tests.sandbox.conformance.case import CaseGroup
 from guerdon.sandbox.protocol import Limits
 
 case = CaseGroup("processes")
