@@ -1,0 +1,220 @@
+"""Answers that are the right mathematics."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from numbers import Number
+from pathlib import Path
+from typing import Any, ClassVar
+
+from guerdon._validation import check_number
+from guerdon.errors import (
+    InvalidArgumentError,
+    MissingExtraError,
+    MissingInputError,
+    SandboxError,
+)
+from guerdon.rubrics.checks.answers import extract_answer
+from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
+from guerdon.rubrics.checks.numeric import NumericAnswer
+from guerdon.rubrics.checks.quantity import parse_number
+from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import Checked
+from guerdon.types.reasoning import REASONING_TAGS, split_reasoning
+
+__all__ = ["MathAnswer"]
+
+MAX_LENGTH = 2000
+"""A longer answer isn't read."""
+
+_PACKAGES = ("math_verify", "latex2sympy2_extended", "sympy", "mpmath", "antlr4")
+_MEMORY = 512 << 20
+_MAX_WORKERS = 8
+_MAX_BARE_WORDS = 3
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+
+
+class MathAnswer(Rubric):
+    r"""The answer states the right mathematics.
+
+    Expressions, equations, inequalities, sets, tuples, intervals, matrices, words such as
+    `\text{even}`, letters of choices, and numbers, which are compared as by `NumericAnswer`. The
+    answer is what the text states in `\boxed{…}` or on an answer line, as for `NumericAnswer`, or
+    the whole text if it is one line of mathematics. It is compared exactly: `2(x+1)` equals `2x+2`,
+    and 0.333 isn't 1/3; order counts in `(1, 2)`, and not in `\{1, 2\}`. `x = 5` states 5. A unit
+    that only one side has is left out.
+
+    It requires the extra ``math``: ``pip install 'guerdon[math]'``. Answers are compared in worker
+    processes that all rubrics share, within limits of time and memory.
+
+    Args:
+        expected: The right answer, or a text that states it; None uses the observation's ground
+            truth, which may also be a worked solution.
+        field: The attribute or key of the action that contains the text.
+        timeout_s: Seconds that comparing one answer may take, more than 0. An answer that needs
+            more, or more than 512 MiB, is wrong.
+        reasoning_tags: The tags around reasoning, which is never the answer; see
+            `split_reasoning`.
+
+    Returns:
+        1.0 for the right answer; 0.0 for another, for one that isn't understood, and if none is
+        stated.
+
+    Raises:
+        MissingExtraError: The extra isn't installed.
+        InvalidArgumentError: `expected` isn't understood, or an argument is out of range.
+        MissingInputError: At evaluation, the action has no text, or the observation has no ground
+            truth that is understood.
+        SandboxError: At evaluation, the worker processes can't be started.
+
+    Example:
+        >>> MathAnswer(r"(x+1)^2")(r"Thus it is \boxed{x^2 + 2x + 1}.", None)
+        1.0
+    """
+
+    score_range = (0.0, 1.0)
+    reads: tuple[str, ...] = ("ground_truth",)
+    state_names: ClassVar[tuple[str, ...]] = ("expected", "timeout_s", "reasoning_tags")
+    timeout_s = Checked(check_number, low=0, low_open=True)
+
+    def __init__(
+        self,
+        expected: str | float | None = None,
+        *,
+        field: str = "content",
+        timeout_s: float = 5.0,
+        reasoning_tags: Sequence[str] = REASONING_TAGS,
+    ) -> None:
+        super().__init__()
+        _folders()
+        self.timeout_s = timeout_s
+        self.expected = expected
+        self.field = field
+        self.reasoning_tags = tuple(reasoning_tags)
+
+    @property
+    def expected(self) -> str | float | None:
+        """The right answer as it was set; None for the ground truth."""
+        return self._expected
+
+    @expected.setter
+    def expected(self, value: str | float | None) -> None:
+        wanted = None if value is None else self._wanted_in(value)
+        if value is not None and wanted is None:
+            raise InvalidArgumentError(f"`expected` isn't understood as mathematics: {value!r:.80}")
+        self._expected, self._wanted = value, wanted
+        self.reads = () if value is not None else type(self).reads
+
+    def _wanted_in(self, value: object) -> str | None:
+        """The right answer of an author or a data set; None if it isn't understood."""
+        if isinstance(value, Number) and not isinstance(value, bool):
+            return str(value) if parse_number(str(value)) is not None else None
+        if not isinstance(value, str):
+            return None
+        wanted = extract_answer(value) or value
+        return wanted if _compare(wanted, wanted, self.timeout_s) else None
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Compare what the action states with the right answer."""
+        text = text_of(action, self.field)
+        wanted = self._wanted
+        if wanted is None:
+            truth = ground_truth_of(observation)
+            wanted = self._wanted_in(truth)
+            if wanted is None:
+                raise MissingInputError(
+                    f"the observation's ground truth isn't understood as mathematics: {truth!r:.80}"
+                )
+        answer = _answer_in(split_reasoning(text, self.reasoning_tags)[1])
+        if answer is None:
+            self.explain("no answer is stated: no box, answer line or line of mathematics")
+            return 0.0
+        try:
+            verdict = _compare(wanted, answer, self.timeout_s)
+        except TimeoutError as error:
+            self.explain("the answer %.80r can't be evaluated: %s", answer, error)
+            return 0.0
+        if verdict is None:
+            self.explain("the answer %.80r isn't understood", answer)
+        elif not verdict:
+            self.explain("found %.80r, wanted %.80r", answer, wanted)
+        return 1.0 if verdict else 0.0
+
+
+def _answer_in(text: str) -> str | None:
+    stated = extract_answer(text)
+    if stated is not None:
+        return stated
+    whole = text.strip()
+    is_bare = "\n" not in whole and len(_WORD.findall(whole)) <= _MAX_BARE_WORDS
+    return whole if whole and is_bare else None
+
+
+@lru_cache(maxsize=4096)
+def _compare(truth: str, answer: str, seconds: float) -> bool | None:
+    """Whether an answer is right; None if it or the truth isn't understood.
+
+    Cached because rollouts of a group often have the same answer.
+
+    Raises:
+        TimeoutError: A limit was reached.
+        SandboxError: The worker processes don't work.
+    """
+    if max(len(truth), len(answer)) > MAX_LENGTH:
+        return None
+    if parse_number(truth) is not None and parse_number(answer) is not None:
+        return NumericAnswer(rf"\boxed{{{truth}}}")(rf"\boxed{{{answer}}}", None) == 1.0
+    with _lock:
+        pool = _pool(seconds)
+    reply = pool.call(json.dumps([truth, answer]).encode())
+    if reply.content is not None:
+        return json.loads(reply.content)
+    if reply.execution.ending == "sandbox_error":
+        raise SandboxError(f"the answer can't be compared: {reply.execution.detail}")
+    raise TimeoutError(reply.execution.detail)
+
+
+@lru_cache(maxsize=4)
+def _pool(seconds: float) -> Any:
+    """The worker processes, which are ended with the last use of them, or when Python exits."""
+    from guerdon.sandbox.function_pool import FunctionPool
+    from guerdon.sandbox.protocol import Limits
+
+    return FunctionPool(
+        b"",
+        "guerdon.rubrics.checks.expressions:load",
+        level="process",
+        workers=min(os.cpu_count() or 1, _MAX_WORKERS),
+        limits=Limits(seconds=seconds, memory_bytes=_MEMORY, processes=1, files=0),
+        reuse=True,
+        path=_folders(),
+    )
+
+
+def _folders() -> list[str]:
+    """Where the packages of the extra are, without importing them."""
+    specs = [find_spec(name) for name in _PACKAGES]
+    if not all(spec and spec.origin for spec in specs):
+        raise MissingExtraError(
+            "MathAnswer requires the package math-verify: pip install 'guerdon[math]'",
+            extra="math",
+        )
+    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in specs))
+
+
+def _forget_workers() -> None:
+    """In a fork: the worker processes are those of its parent."""
+    global _lock
+    _lock = threading.Lock()
+    _pool.cache_clear()
+
+
+_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_workers)
