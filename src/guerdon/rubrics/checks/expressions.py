@@ -16,8 +16,7 @@ from latex2sympy2_extended import latex2sympy2 as latex
 from sympy.core.relational import Relational
 
 _NOTATION = latex.NormalizationConfig(malformed_operators=True, boxed="none")
-# Mixed numbers are rewritten below: the parser adds any two numbers, so that (2)(3) is 5.
-_CONVERSION = latex.ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbols=False)
+_CONVERSION = latex.ConversionConfig(lowercase_symbols=False)
 
 _SYMBOLS = {
     "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "π": r"\pi ",
@@ -29,11 +28,13 @@ _TEXT = r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf)|mbox)\s*\{([^{}]*)\}"
 _REWRITES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"\\[()\[\]]|(?<!\\)\$|\*\*|\\!|\\displaystyle\b|\\(?:left|right)\b\.?", ""),
+        (r"(?<!\\)(?:\\[()\[\]!]|\$)|\*\*|\\displaystyle\b|\\(?:left|right)\b\.?", ""),
         (r"(?<=\d)(?:\\[,;: ]|\{,\})(?=\d{3}(?!\d))", ""),  # 1\,000
-        (r"\\[,;: ]|~|\\q?quad\b|\s+", " "),
+        (r"(?<!\\)\\[,;: ]|~|\\q?quad\b|\s+", " "),
         (r"^ +|[ .,;]+$", ""),
+        (r"^(\w+) ?\\approx", r"\1 ="),
         (r"(?<=\S) *\\approx.*$|^\\approx", ""),
+        (r"_(\w) (?=\d)", r"_{\1} "),
         (rf"^(?:{_TEXT}|([A-Za-z ]+))$", r"\1\2"),
         (r"^(?i:(?:there (?:is|are) )?no (?:real )?solutions?|empty set|\\varnothing)$", r"\\emptyset"),
         (r"\\langle\b", "("),
@@ -43,6 +44,9 @@ _REWRITES = [
         (r"\\?sqrt *\(([^()]*)\)", r"\\sqrt{\1}"),
         (r"(?<![\d.])(\d+) (\d+)/(\d+)(?![\d.])", r"\1\\frac{\2}{\3}"),
         (r"(?<![\d.}^_])(\d+) ?(\\[dt]?frac ?(?:\{\d+\}|\d) ?(?:\{\d+\}|\d))", r"(\1+\2)"),
+        # The parser adds a number to the one before it, as in 1\frac{1}{2}: 2(3) would be 5.
+        (r"((?<![_^\d.])\d+|\)) ?(?=\(|\\(?:[dt]?(?:binom|frac)|max|min))", r"\1\\cdot "),
+        (r"\) ?(?=\d)", r")\\cdot "),
         (r"(?<=\d)[eE]([+-]?\d+)(?![\w.])", r"\\times 10^{\1}"),
         (r"(?<=[A-Za-z}])'", r" \\text{prime} "),
         (r"^\\\{ ?[a-z] ?(?:\\in ?\(-\\infty,\\infty\) ?)?(?:\\mid|\||:)(.*)\\\}$", r"\1"),
@@ -51,7 +55,7 @@ _REWRITES = [
 _LETTER = re.compile(r"(?:(?i:option|choice) )?\(?([A-H])(?:[).:]*|[).:]+ ?[^()]+)|([a-h])")
 _WORDS = re.compile(r"(?=.*[A-Za-z]{2})[A-Za-z][A-Za-z .'-]*|\d+:\d\d\b.*|.*:.*:.*")
 _UNIT = re.compile(
-    rf"(.*[\w)}}\]]) *(?:{_TEXT}|(?<=[\d)}}] )([a-z]{{2}}[a-z. ]*)|\^ ?\{{? ?\\circ ?\}}?|\\?%)"
+    rf"(.*[\w)}}\]]) *(?:{_TEXT}|(?<=[\d)}}] )((?:[cmk]m|ft|in|kg|lb|[a-z]{{4}})[a-z. ]*)|\^ ?\{{? ?\\circ ?\}}?|\\?%)"
     r"( ?\^.*|[CF]?)"
 )
 _UNCLEAR = re.compile(r"\b(?:or|less|more|than|if|when|not|mod|least|most|\w*illion|thousand)\b")
@@ -70,7 +74,7 @@ def compare(truth: str, answer: str) -> bool:
     """
     wanted, unit = _read(truth)
     # A list without the brackets of the tuple that is wanted.
-    is_bare = "," in answer and not re.search(r"[(\[{]", answer)
+    is_bare = "," in answer and not re.search(r"[(\[{]", answer) and not _GROUPED.search(answer)
     if is_bare and isinstance(wanted, sympy.Tuple | sympy.Interval):
         answer = f"({answer})"
     stated, other_unit = _read(answer)
@@ -120,7 +124,8 @@ def _value(text: str) -> Any:
         if all(isinstance(each, _CONDITIONS) and not isinstance(each, sympy.Eq) for each in value):
             return sympy.Or(*value)
     if isinstance(value, sympy.FiniteSet) and text.startswith(r"\{"):
-        return sympy.FiniteSet(*value)  # each member once
+        # Each member once, and the only one without its braces.
+        return value.args[0] if len(value.args) == 1 else sympy.FiniteSet(*value.args)
     return value
 
 
@@ -146,13 +151,11 @@ def _same(truth: Any, answer: Any) -> bool:
         return _match(*(getattr(each, "_unsorted_args", each.args) for each in (truth, answer)))
     if isinstance(truth, sympy.Union) and isinstance(answer, sympy.Union):
         return bool(truth == answer) or _match(truth.args, answer.args)
-    for kind in (sympy.Tuple, sympy.Interval, sympy.MatrixBase):
+    if isinstance(truth, sympy.MatrixBase) and isinstance(answer, sympy.MatrixBase):
+        return truth.shape == answer.shape and all(map(_equal, truth.flat(), answer.flat()))
+    for kind in (sympy.Tuple, sympy.Interval):
         if isinstance(truth, kind) and isinstance(answer, kind):
-            parts = [
-                each.flat() if kind is sympy.MatrixBase else each.args for each in (truth, answer)
-            ]
-            shapes = [getattr(each, "shape", len(each.args)) for each in (truth, answer)]
-            return shapes[0] == shapes[1] and all(map(_same, *parts))
+            return len(truth.args) == len(answer.args) and all(map(_same, truth.args, answer.args))
     return bool(truth == answer) or _equal(truth, answer)
 
 
@@ -205,10 +208,9 @@ def _same_condition(truth: Any, answer: Any) -> bool:
             for each in (truth, answer)
         ]
         return bool(_ratio(*sides) > 0)
-    if any(each.is_Symbol for each in truth.args) and not any(
-        each.is_Symbol for each in answer.args
-    ):
-        return False  # 2x > 6 isn't solved
+    if isinstance(answer, _CONDITIONS) and not any(each.is_Symbol for each in answer.args):
+        if any(each.is_Symbol for each in truth.args):
+            return False  # 2x > 6 isn't solved
     sets = [each.as_set() if isinstance(each, _CONDITIONS) else each for each in (truth, answer)]
     return _same(*sets)
 

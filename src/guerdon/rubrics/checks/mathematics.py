@@ -38,6 +38,8 @@ _MEMORY = 512 << 20
 _MAX_WORKERS = 8
 _MAX_BARE_WORDS = 3
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+# Read as a number with a unit, `x = 5` and `2 xy` would lose their variables.
+_NOT_NUMBER = re.compile(r"=|\d\s+[abcxyznpq]{2,3}\s*$")
 
 
 class MathAnswer(Rubric):
@@ -168,7 +170,10 @@ def _compare(truth: str, answer: str, seconds: float) -> bool | None:
     """
     if max(len(truth), len(answer)) > MAX_LENGTH:
         return None
-    if parse_number(truth) is not None and parse_number(answer) is not None:
+    if all(
+        _NOT_NUMBER.search(text) is None and parse_number(text) is not None
+        for text in (truth, answer)
+    ):
         return NumericAnswer(rf"\boxed{{{truth}}}")(rf"\boxed{{{answer}}}", None) == 1.0
     with _lock:
         pool = _pool(seconds)
