@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import sympy
@@ -18,13 +19,14 @@ from sympy.core.relational import Relational
 _NOTATION = latex.NormalizationConfig(malformed_operators=True, boxed="none")
 _CONVERSION = latex.ConversionConfig(lowercase_symbols=False)
 
-_SYMBOLS = {
+_SYMBOLS = str.maketrans({
     "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "π": r"\pi ",
     "∞": r"\infty ", "√": r"\sqrt ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ",
     "∪": r"\cup ", "∈": r"\in ", "∅": r"\emptyset ", "°": r"^\circ ", "ℝ": r"\mathbb{R}",
     "²": "^{2}", "³": "^{3}", "≈": r"\approx ", "θ": r"\theta ", "\N{NO-BREAK SPACE}": " ",
-}  # fmt: skip
+})  # fmt: skip
 _TEXT = r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf)|mbox)\s*\{([^{}]*)\}"
+_NOTHING = r"(?i:(?:there (?:is|are) )?no (?:real )?solutions?|empty set|\\varnothing)"
 _REWRITES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -34,14 +36,14 @@ _REWRITES = [
         (r"^ +|[ .,;]+$", ""),
         (r"^(\w+) ?\\approx", r"\1 ="),
         (r"(?<=\S) *\\approx.*$|^\\approx", ""),
-        (r"_(\w) (?=\d)", r"_{\1} "),
         (rf"^(?:{_TEXT}|([A-Za-z ]+))$", r"\1\2"),
-        (r"^(?i:(?:there (?:is|are) )?no (?:real )?solutions?|empty set|\\varnothing)$", r"\\emptyset"),
+        (rf"^{_NOTHING}$", r"\\emptyset"),
         (r"\\langle\b", "("),
         (r"\\rangle\b", ")"),
         (r"\\mathbb ?\{?R\}?", r"(-\\infty,\\infty)"),
         (r"\\([lg]e)q(?:slant)?\b", r"\\\1"),
         (r"\\?sqrt *\(([^()]*)\)", r"\\sqrt{\1}"),
+        (r"_(\w) (?=\d)", r"_{\1} "),
         (r"(?<![\d.])(\d+) (\d+)/(\d+)(?![\d.])", r"\1\\frac{\2}{\3}"),
         (r"(?<![\d.}^_])(\d+) ?(\\[dt]?frac ?(?:\{\d+\}|\d) ?(?:\{\d+\}|\d))", r"(\1+\2)"),
         # The parser adds a number to the one before it, as in 1\frac{1}{2}: 2(3) would be 5.
@@ -51,19 +53,37 @@ _REWRITES = [
         (r"(?<=[A-Za-z}])'", r" \\text{prime} "),
         (r"^\\\{ ?[a-z] ?(?:\\in ?\(-\\infty,\\infty\) ?)?(?:\\mid|\||:)(.*)\\\}$", r"\1"),
     )
-]  # fmt: skip
+]
 _LETTER = re.compile(r"(?:(?i:option|choice) )?\(?([A-H])(?:[).:]*|[).:]+ ?[^()]+)|([a-h])")
 _WORDS = re.compile(r"(?=.*[A-Za-z]{2})[A-Za-z][A-Za-z .'-]*|\d+:\d\d\b.*|.*:.*:.*")
 _UNIT = re.compile(
-    rf"(.*[\w)}}\]]) *(?:{_TEXT}|(?<=[\d)}}] )((?:[cmk]m|ft|in|kg|lb|[a-z]{{4}})[a-z. ]*)|\^ ?\{{? ?\\circ ?\}}?|\\?%)"
-    r"( ?\^.*|[CF]?)"
+    rf"(.*[\w)}}\]]) *(?:{_TEXT}|(?<=[\d)}}] )((?:[cmk]m|ft|in|kg|lb|[a-z]{{4}})[a-z. ]*)"
+    r"|\^ ?\{? ?\\circ ?\}?|\\?%)( ?\^.*|[CF]?)"
 )
 _UNCLEAR = re.compile(r"\b(?:or|less|more|than|if|when|not|mod|least|most|\w*illion|thousand)\b")
 _GROUPED = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _BASED = re.compile(r"\(?(\d[0-9A-Z]*)\)?_\{?(\d+)\}?")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\overline ?\{(\d+)\}")
+_CONDITIONS = (Relational, sympy.And)
+_UNORDERED = (sympy.FiniteSet, sympy.Union, sympy.And)
 _AMBIGUOUS = re.compile(r"\d +[\d.]|\d ?_|\d\\text|\\text\{prime\} \d")
-_CONDITIONS = (Relational, sympy.And, sympy.Or)
+
+
+def load(_: bytes) -> SimpleNamespace:
+    """Return what answers the jobs of a worker: two texts as JSON."""
+
+    def warm_up() -> None:  # creates the tables of the parser
+        compare(r"(\frac{x}{2}, \sqrt{3})", r"(\frac{x+0}{2}, \sqrt{3})")
+
+    def answer(job: bytes) -> bytes:
+        try:
+            return json.dumps(compare(*json.loads(job))).encode()
+        except MemoryError:
+            raise
+        except Exception:  # of any kind: the parser and SymPy are large
+            return b"null"
+
+    return SimpleNamespace(description=b"", answer=answer, warm_up=warm_up)
 
 
 def compare(truth: str, answer: str) -> bool:
@@ -72,18 +92,13 @@ def compare(truth: str, answer: str) -> bool:
     Raises:
         ValueError: One isn't understood; SymPy raises other exceptions, too.
     """
-    wanted, unit = _read(truth)
-    # A list without the brackets of the tuple that is wanted.
-    is_bare = "," in answer and not re.search(r"[(\[{]", answer) and not _GROUPED.search(answer)
-    if is_bare and isinstance(wanted, sympy.Tuple | sympy.Interval):
-        answer = f"({answer})"
-    stated, other_unit = _read(answer)
+    (wanted, unit), (stated, other_unit) = _read(truth), _read(answer)
     return (not unit or not other_unit or unit == other_unit) and _same(wanted, stated)
 
 
 def _read(text: str) -> tuple[Any, str]:
     """The value of a text, which is a string for words, and its unit."""
-    text, unit = text.translate(str.maketrans(_SYMBOLS)), ""
+    text, unit = text.translate(_SYMBOLS), ""
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text = text.strip()
@@ -113,16 +128,12 @@ def _value(text: str) -> Any:
     value = latex.latex2sympy(
         latex.normalize_latex(text, _NOTATION),
         is_real=True,
-        convert_degrees=False,
         normalization_config=None,
         conversion_config=_CONVERSION,
     )
-    if isinstance(value, latex.And) and all(isinstance(each, sympy.Eq) for each in value.args):
-        sides = value._unsorted_args  # a chain a = b = c
-        return sympy.Eq(sides[0].lhs, sides[-1].rhs, evaluate=False)
-    if isinstance(value, sympy.FiniteSet) and " or " in text:
-        if all(isinstance(each, _CONDITIONS) and not isinstance(each, sympy.Eq) for each in value):
-            return sympy.Or(*value)
+    parts = getattr(value, "_unsorted_args", [value])
+    if isinstance(value, sympy.And) and all(isinstance(part, sympy.Eq) for part in parts):
+        return sympy.Eq(parts[0].lhs, parts[-1].rhs, evaluate=False)  # a = b = c
     if isinstance(value, sympy.FiniteSet) and text.startswith(r"\{"):
         # Each member once, and the only one without its braces.
         return value.args[0] if len(value.args) == 1 else sympy.FiniteSet(*value.args)
@@ -140,23 +151,51 @@ def _same(truth: Any, answer: Any) -> bool:
     """Whether two values are equal and of one form: (1, 2) is neither {1, 2} nor [1, 2]."""
     if isinstance(truth, str) or isinstance(answer, str):
         return bool(truth == answer)
-    if isinstance(truth, sympy.Eq) != isinstance(answer, sympy.Eq):  # x = 5 states 5
+    if isinstance(truth, sympy.Eq) != isinstance(answer, sympy.Eq):
         sides = _stated(truth), _stated(answer)
         return None not in sides and _same(*sides)
-    if isinstance(truth, sympy.Eq):
-        return _same_equation(truth, answer)
-    if isinstance(truth, _CONDITIONS) or isinstance(answer, _CONDITIONS):
-        return _same_condition(truth, answer)
-    if isinstance(truth, sympy.FiniteSet) and isinstance(answer, sympy.FiniteSet):
-        return _match(*(getattr(each, "_unsorted_args", each.args) for each in (truth, answer)))
-    if isinstance(truth, sympy.Union) and isinstance(answer, sympy.Union):
-        return bool(truth == answer) or _match(truth.args, answer.args)
-    if isinstance(truth, sympy.MatrixBase) and isinstance(answer, sympy.MatrixBase):
-        return truth.shape == answer.shape and all(map(_equal, truth.flat(), answer.flat()))
-    for kind in (sympy.Tuple, sympy.Interval):
-        if isinstance(truth, kind) and isinstance(answer, kind):
-            return len(truth.args) == len(answer.args) and all(map(_same, truth.args, answer.args))
+    conditions = [value for value in (truth, answer) if isinstance(value, _CONDITIONS)]
+    if len({frozenset(condition.free_symbols) for condition in conditions}) > 1:
+        return False
+    truth, answer = _solution(truth), _solution(answer)
+    if isinstance(truth, Relational) and isinstance(answer, Relational):
+        return _same_relation(truth, answer)
+    if isinstance(truth, _UNORDERED) and isinstance(answer, _UNORDERED):
+        return _match(_parts(truth), _parts(answer))
+    items = _items(truth), _items(answer)
+    if None not in items:
+        return len(items[0]) == len(items[1]) and all(map(_same, *items))
     return bool(truth == answer) or _equal(truth, answer)
+
+
+def _stated(value: Any) -> Any:
+    """What `x = 5` and `2 + 3 = 5` state; None if an equation isn't solved."""
+    if not isinstance(value, sympy.Eq):
+        return value
+    is_name = not value.lhs.atoms(sympy.Number) or getattr(value.lhs, "is_number", False)
+    return value.rhs if is_name else None
+
+
+def _solution(value: Any) -> Any:
+    """The set of an inequality that is solved for its only variable."""
+    if not isinstance(value, _CONDITIONS) or isinstance(value, sympy.Eq):
+        return value
+    is_solved = all(any(side.is_Symbol for side in part.args) for part in _parts(value))
+    return value.as_set() if is_solved and len(value.free_symbols) == 1 else value
+
+
+def _parts(value: Any) -> Any:
+    """The members of a set or list, as they were written; the relations of a chain."""
+    whole = [value] if isinstance(value, Relational) else value.args
+    return getattr(value, "_unsorted_args", whole)
+
+
+def _items(value: Any) -> Any:
+    """What is in order in a tuple, an interval, or a list without brackets; else None."""
+    if isinstance(value, sympy.Interval) and value.left_open and value.right_open:
+        return value.args[:2]
+    in_order = sympy.Tuple | sympy.Interval | latex.FiniteSet
+    return _parts(value) if isinstance(value, in_order) else None
 
 
 def _match(truth: Iterable[Any], answer: Iterable[Any]) -> bool:
@@ -170,53 +209,26 @@ def _match(truth: Iterable[Any], answer: Iterable[Any]) -> bool:
     return not left
 
 
-def _stated(value: Any) -> Any:
-    """What an equation states of a name or a calculation; None if it isn't solved."""
-    if not isinstance(value, sympy.Eq):
-        return value
-    is_name = not value.lhs.atoms(sympy.Number) or getattr(value.lhs, "is_number", False)
-    return value.rhs if is_name else None
-
-
-def _same_equation(truth: sympy.Eq, answer: sympy.Eq) -> bool:
-    for sides in (answer.args, answer.args[::-1]):
-        if all(map(_same, truth.args, sides)):
+def _same_relation(truth: Any, answer: Any) -> bool:
+    """Whether two equations or inequalities differ by a factor alone."""
+    if truth.func is not answer.func:
+        answer = answer.reversed
+    is_symmetric = isinstance(truth, sympy.Eq | sympy.Ne)
+    for sides in (answer.args, answer.args[::-1]) if is_symmetric else (answer.args,):
+        if truth.func is answer.func and all(map(_same, truth.args, sides)):
             return True
-    is_solved = truth.lhs.is_Symbol and not truth.rhs.free_symbols  # x = 5, which 2x = 10 isn't
-    return not is_solved and _ratio(truth.lhs - truth.rhs, answer.lhs - answer.rhs) != 0
-
-
-def _ratio(truth: Any, answer: Any) -> Any:
-    """The constant factor between two expressions; 0 if there is none."""
-    ratio = sympy.simplify(_exact(truth) / _exact(answer))
-    return ratio if ratio.is_number and ratio.is_finite else 0
-
-
-def _same_condition(truth: Any, answer: Any) -> bool:
-    """Whether two inequalities, or one and a set, have the same solutions."""
-    symbols = [each.free_symbols for each in (truth, answer) if isinstance(each, _CONDITIONS)]
-    if symbols[0] != symbols[-1]:
-        return False
-    if len(symbols[0]) > 1:
-        if not isinstance(truth, Relational) or truth.func not in (
-            answer.func,
-            answer.reversed.func,
-        ):
-            return False
-        sides = [
-            getattr(each, "gts", each.lhs) - getattr(each, "lts", each.rhs)
-            for each in (truth, answer)
-        ]
-        return bool(_ratio(*sides) > 0)
-    if isinstance(answer, _CONDITIONS) and not any(each.is_Symbol for each in answer.args):
-        if any(each.is_Symbol for each in truth.args):
-            return False  # 2x > 6 isn't solved
-    sets = [each.as_set() if isinstance(each, _CONDITIONS) else each for each in (truth, answer)]
-    return _same(*sets)
+    if truth.func is not answer.func or (truth.lhs.is_Symbol and not truth.rhs.free_symbols):
+        return False  # 2x = 10 isn't solved as x = 5 is
+    ratio = sympy.simplify(_exact(truth.lhs - truth.rhs) / _exact(answer.lhs - answer.rhs))
+    return bool(ratio.is_number and ratio.is_finite and (ratio > 0 or (is_symmetric and ratio)))
 
 
 def _equal(truth: Any, answer: Any) -> bool:
-    """Whether two expressions are equal, whatever the values of their symbols."""
+    """Whether two expressions or matrices are equal, whatever the values of their symbols."""
+    if getattr(truth, "shape", ()) != getattr(answer, "shape", ()):
+        return False
+    if isinstance(truth, sympy.MatrixBase):
+        return all(map(_equal, truth.flat(), answer.flat()))
     if not isinstance(truth, sympy.Expr) or not isinstance(answer, sympy.Expr):
         return False
     difference = _exact(truth) - _exact(answer)
@@ -233,27 +245,3 @@ def _exact(value: Any) -> Any:
     for symbol in value.free_symbols:
         replaced[symbol] = constants.get(symbol.name, symbol)
     return value.xreplace(replaced).doit()
-
-
-class Comparison:
-    """What a worker answers jobs with: two texts as JSON, to whether they are the same."""
-
-    description = b""
-
-    def answer(self, job: bytes) -> bytes:
-        """Return "true" or "false", or "null" if a text isn't understood."""
-        try:
-            return json.dumps(compare(*json.loads(job))).encode()
-        except MemoryError:
-            raise
-        except Exception:  # of any kind: the parser and SymPy are large
-            return b"null"
-
-    def warm_up(self) -> None:
-        """Compare once, which creates the tables of the parser."""
-        self.answer(json.dumps([r"(\frac{x}{2}, \sqrt{3})", r"(\frac{x+0}{2}, \sqrt{3})"]).encode())
-
-
-def load(_: bytes) -> Comparison:
-    """Return what answers the jobs of a worker."""
-    return Comparison()

@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from guerdon._validation import check_number
-from guerdon.errors import (
-    InvalidArgumentError,
-    MissingExtraError,
-    MissingInputError,
-    SandboxError,
-)
+from guerdon.errors import InvalidArgumentError, MissingExtraError, MissingInputError, SandboxError
 from guerdon.rubrics.checks.answers import extract_answer
 from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
 from guerdon.rubrics.checks.numeric import NumericAnswer
@@ -30,16 +25,19 @@ from guerdon.types.reasoning import REASONING_TAGS, split_reasoning
 
 __all__ = ["MathAnswer"]
 
-MAX_LENGTH = 2000
-"""A longer answer isn't read."""
-
 _PACKAGES = ("math_verify", "latex2sympy2_extended", "sympy", "mpmath", "antlr4")
 _MEMORY = 512 << 20
 _MAX_WORKERS = 8
-_MAX_BARE_WORDS = 3
+_LOCKS: dict[int, threading.Lock] = {}
+_NOTHING_STATED = "no answer is stated: no box, answer line or line of mathematics"
+_FEW_WORDS = 3
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 # Read as a number with a unit, `x = 5` and `2 xy` would lose their variables.
-_NOT_NUMBER = re.compile(r"=|\d\s+[abcxyznpq]{2,3}\s*$")
+_VARIABLES = re.compile(r"=|\d\s+[abcxyznpq]{2,3}\s*$")
+
+
+class _LimitError(SandboxError):
+    """Mathematics that needs too much time or memory."""
 
 
 class MathAnswer(Rubric):
@@ -82,7 +80,7 @@ class MathAnswer(Rubric):
 
     score_range = (0.0, 1.0)
     reads: tuple[str, ...] = ("ground_truth",)
-    state_names: ClassVar[tuple[str, ...]] = ("expected", "timeout_s", "reasoning_tags")
+    state_names: ClassVar[tuple[str, ...]] = ("timeout_s", "expected", "reasoning_tags")
     timeout_s = Checked(check_number, low=0, low_open=True)
 
     def __init__(
@@ -115,16 +113,16 @@ class MathAnswer(Rubric):
 
     def _wanted_in(self, value: object) -> str | None:
         """The right answer of an author or a data set; None if it isn't understood."""
-        if isinstance(value, Number) and not isinstance(value, bool):
-            return str(value) if parse_number(str(value)) is not None else None
+        if isinstance(value, Number) and parse_number(str(value)) is not None:
+            value = str(value)
         if not isinstance(value, str):
             return None
         wanted = extract_answer(value) or value
-        return wanted if _compare(wanted, wanted, self.timeout_s) else None
+        return wanted if _compare(wanted, wanted, self.timeout_s) is None else None
 
     def forward(self, action: Any, observation: Any) -> float:
         """Compare what the action states with the right answer."""
-        text = text_of(action, self.field)
+        text = split_reasoning(text_of(action, self.field), self.reasoning_tags)[1]
         wanted = self._wanted
         if wanted is None:
             truth = ground_truth_of(observation)
@@ -133,60 +131,55 @@ class MathAnswer(Rubric):
                 raise MissingInputError(
                     f"the observation's ground truth isn't understood as mathematics: {truth!r:.80}"
                 )
-        answer = _answer_in(split_reasoning(text, self.reasoning_tags)[1])
-        if answer is None:
-            self.explain("no answer is stated: no box, answer line or line of mathematics")
-            return 0.0
+        answer = extract_answer(text) or _bare(text)
         try:
-            verdict = _compare(wanted, answer, self.timeout_s)
-        except TimeoutError as error:
-            self.explain("the answer %.80r can't be evaluated: %s", answer, error)
-            return 0.0
-        if verdict is None:
-            self.explain("the answer %.80r isn't understood", answer)
-        elif not verdict:
-            self.explain("found %.80r, wanted %.80r", answer, wanted)
-        return 1.0 if verdict else 0.0
+            problem = _compare(wanted, answer, self.timeout_s) if answer else _NOTHING_STATED
+        except _LimitError as error:
+            problem = str(error)
+        if problem is not None:
+            self.explain("%s", problem)
+        return float(problem is None)
 
 
-def _answer_in(text: str) -> str | None:
-    stated = extract_answer(text)
-    if stated is not None:
-        return stated
+def _bare(text: str) -> str:
+    """A text that is one line of mathematics, else nothing."""
     whole = text.strip()
-    is_bare = "\n" not in whole and len(_WORD.findall(whole)) <= _MAX_BARE_WORDS
-    return whole if whole and is_bare else None
+    is_bare = "\n" not in whole and "boxed" not in whole and len(_WORD.findall(whole)) <= _FEW_WORDS
+    return whole if is_bare else ""
 
 
 @lru_cache(maxsize=4096)
-def _compare(truth: str, answer: str, seconds: float) -> bool | None:
-    """Whether an answer is right; None if it or the truth isn't understood.
+def _compare(truth: str, answer: str, seconds: float) -> str | None:
+    """Why an answer is wrong; None if it is right.
 
     Cached because rollouts of a group often have the same answer.
 
     Raises:
-        TimeoutError: A limit was reached.
-        SandboxError: The worker processes don't work.
+        _LimitError: The answer needs too much time or memory.
+        SandboxError: The workers don't work.
     """
-    if max(len(truth), len(answer)) > MAX_LENGTH:
-        return None
+    wrong = f"found {answer!r:.80}, wanted {truth!r:.80}"
     if all(
-        _NOT_NUMBER.search(text) is None and parse_number(text) is not None
-        for text in (truth, answer)
+        parse_number(text) is not None and not _VARIABLES.search(text) for text in (truth, answer)
     ):
-        return NumericAnswer(rf"\boxed{{{truth}}}")(rf"\boxed{{{answer}}}", None) == 1.0
-    with _lock:
-        pool = _pool(seconds)
+        is_right = NumericAnswer(rf"\boxed{{{truth}}}")(rf"\boxed{{{answer}}}", None) == 1.0
+        return None if is_right else wrong
+    process = os.getpid()  # a fork has no workers
+    with _LOCKS.setdefault(process, threading.Lock()):
+        pool = _pool(seconds, process)
     reply = pool.call(json.dumps([truth, answer]).encode())
-    if reply.content is not None:
-        return json.loads(reply.content)
-    if reply.execution.ending == "sandbox_error":
-        raise SandboxError(f"the answer can't be compared: {reply.execution.detail}")
-    raise TimeoutError(reply.execution.detail)
+    if reply.content is None:
+        is_fault = reply.execution.ending == "sandbox_error"
+        error = SandboxError if is_fault else _LimitError
+        raise error(f"{answer!r:.80} can't be evaluated: {reply.execution.detail}")
+    is_right = json.loads(reply.content)
+    if is_right is None:
+        return f"{answer!r:.80} isn't understood"
+    return None if is_right else wrong
 
 
 @lru_cache(maxsize=4)
-def _pool(seconds: float) -> Any:
+def _pool(seconds: float, _: int) -> Any:
     """The worker processes, which are ended with the last use of them, or when Python exits."""
     from guerdon.sandbox.function_pool import FunctionPool
     from guerdon.sandbox.protocol import Limits
@@ -205,21 +198,10 @@ def _pool(seconds: float) -> Any:
 def _folders() -> list[str]:
     """Where the packages of the extra are, without importing them."""
     specs = [find_spec(name) for name in _PACKAGES]
-    if not all(spec and spec.origin for spec in specs):
+    origins = [spec.origin for spec in specs if spec and spec.origin]
+    if len(origins) < len(_PACKAGES):
         raise MissingExtraError(
             "MathAnswer requires the package math-verify: pip install 'guerdon[math]'",
             extra="math",
         )
-    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in specs))
-
-
-def _forget_workers() -> None:
-    """In a fork: the worker processes are those of its parent."""
-    global _lock
-    _lock = threading.Lock()
-    _pool.cache_clear()
-
-
-_lock = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_workers)
+    return list({str(Path(origin).parents[1]): None for origin in origins})
