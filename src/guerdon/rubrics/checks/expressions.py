@@ -30,7 +30,7 @@ _NOTHING = r"(?i:(?:there (?:is|are) )?no (?:real )?solutions?|empty set|\\varno
 _REWRITES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"(?<!\\)(?:\\[()\[\]!]|\$)|\*\*|\\displaystyle\b|\\(?:left|right)\b\.?", ""),
+        (r"(?<!\\)(?:\\[()\[\]]|\\! ?|\$)|\*\*|\\displaystyle\b|\\(?:left|right)\b\.?", ""),
         (r"(?<=\d)(?:\\[,;: ]|\{,\})(?=\d{3}(?!\d))", ""),  # 1\,000
         (r"(?<!\\)\\[,;: ]|~|\\q?quad\b|\s+", " "),
         (r"^ +|[ .,;]+$", ""),
@@ -38,6 +38,7 @@ _REWRITES = [
         (r"(?<=\S) *\\approx.*$|^\\approx", ""),
         (rf"^(?:{_TEXT}|([A-Za-z ]+))$", r"\1\2"),
         (rf"^{_NOTHING}$", r"\\emptyset"),
+        (r"\binfinity\b", r"\\infty"),
         (r"\\langle\b", "("),
         (r"\\rangle\b", ")"),
         (r"\\mathbb ?\{?R\}?", r"(-\\infty,\\infty)"),
@@ -57,7 +58,7 @@ _REWRITES = [
 _LETTER = re.compile(r"(?:(?i:option|choice) )?\(?([A-H])(?:[).:]*|[).:]+ ?[^()]+)|([a-h])")
 _WORDS = re.compile(r"(?=.*[A-Za-z]{2})[A-Za-z][A-Za-z .'-]*|\d+:\d\d\b.*|.*:.*:.*")
 _UNIT = re.compile(
-    rf"(.*[\w)}}\]]) *(?:{_TEXT}|(?<=[\d)}}] )((?:[cmk]m|ft|in|kg|lb|[a-z]{{4}})[a-z. ]*)"
+    rf"(.*[\w)}}\]]) *(?:{_TEXT}|(?<=[\di)}}] )((?:[cmk]m|ft|in|kg|lb|[a-z]{{4}})[a-z. ]*)"
     r"|\^ ?\{? ?\\circ ?\}?|\\?%)( ?\^.*|[CF]?)"
 )
 _UNCLEAR = re.compile(r"\b(?:or|less|more|than|if|when|not|mod|least|most|\w*illion|thousand)\b")
@@ -165,7 +166,7 @@ def _same(truth: Any, answer: Any) -> bool:
     items = _items(truth), _items(answer)
     if None not in items:
         return len(items[0]) == len(items[1]) and all(map(_same, *items))
-    return bool(truth == answer) or _equal(truth, answer)
+    return _equal(truth, answer)
 
 
 def _stated(value: Any) -> Any:
@@ -230,9 +231,10 @@ def _equal(truth: Any, answer: Any) -> bool:
     if isinstance(truth, sympy.MatrixBase):
         return all(map(_equal, truth.flat(), answer.flat()))
     if not isinstance(truth, sympy.Expr) or not isinstance(answer, sympy.Expr):
-        return False
-    difference = _exact(truth) - _exact(answer)
-    if difference.has(sympy.nan, sympy.zoo):
+        return bool(truth == answer)  # such as \emptyset
+    truth, answer = _exact(truth), _exact(answer)
+    difference = truth - answer if truth != answer else sympy.S.Zero  # also of infinities
+    if truth.has(sympy.nan, sympy.zoo) or difference.has(sympy.nan, sympy.zoo):
         raise ValueError("it is undefined")
     verdict = difference.equals(0)
     return bool(sympy.simplify(difference) == 0 if verdict is None else verdict)

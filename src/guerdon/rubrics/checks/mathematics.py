@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from numbers import Number
-from pathlib import Path
 from typing import Any, ClassVar
 
 from guerdon._validation import check_number
@@ -25,12 +25,8 @@ from guerdon.types.reasoning import REASONING_TAGS, split_reasoning
 
 __all__ = ["MathAnswer"]
 
-_PACKAGES = ("math_verify", "latex2sympy2_extended", "sympy", "mpmath", "antlr4")
-_MEMORY = 512 << 20
-_MAX_WORKERS = 8
+_MAX_LENGTH = 2000
 _LOCKS: dict[int, threading.Lock] = {}
-_NOTHING_STATED = "no answer is stated: no box, answer line or line of mathematics"
-_FEW_WORDS = 3
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 # Read as a number with a unit, `x = 5` and `2 xy` would lose their variables.
 _VARIABLES = re.compile(r"=|\d\s+[abcxyznpq]{2,3}\s*$")
@@ -92,7 +88,11 @@ class MathAnswer(Rubric):
         reasoning_tags: Sequence[str] = REASONING_TAGS,
     ) -> None:
         super().__init__()
-        _folders()
+        if find_spec("math_verify") is None:
+            raise MissingExtraError(
+                "MathAnswer requires the package math-verify: pip install 'guerdon[math]'",
+                extra="math",
+            )
         self.timeout_s = timeout_s
         self.expected = expected
         self.field = field
@@ -115,10 +115,8 @@ class MathAnswer(Rubric):
         """The right answer of an author or a data set; None if it isn't understood."""
         if isinstance(value, Number) and parse_number(str(value)) is not None:
             value = str(value)
-        if not isinstance(value, str):
-            return None
-        wanted = extract_answer(value) or value
-        return wanted if _compare(wanted, wanted, self.timeout_s) is None else None
+        wanted = extract_answer(value) or value if isinstance(value, str) else ""
+        return wanted if self._problem(wanted, wanted) is None else None
 
     def forward(self, action: Any, observation: Any) -> float:
         """Compare what the action states with the right answer."""
@@ -131,20 +129,26 @@ class MathAnswer(Rubric):
                 raise MissingInputError(
                     f"the observation's ground truth isn't understood as mathematics: {truth!r:.80}"
                 )
-        answer = extract_answer(text) or _bare(text)
         try:
-            problem = _compare(wanted, answer, self.timeout_s) if answer else _NOTHING_STATED
+            problem = self._problem(wanted, extract_answer(text) or _bare(text))
         except _LimitError as error:
             problem = str(error)
         if problem is not None:
             self.explain("%s", problem)
         return float(problem is None)
 
+    def _problem(self, wanted: str, answer: str) -> str | None:
+        if not answer:
+            return "no answer is stated: no box, answer line or line of mathematics"
+        if max(len(wanted), len(answer)) > _MAX_LENGTH:
+            return f"an answer may have {_MAX_LENGTH} characters, got {len(answer)}"
+        return _compare(wanted, answer, self.timeout_s)
+
 
 def _bare(text: str) -> str:
     """A text that is one line of mathematics, else nothing."""
     whole = text.strip()
-    is_bare = "\n" not in whole and "boxed" not in whole and len(_WORD.findall(whole)) <= _FEW_WORDS
+    is_bare = "\n" not in whole and "boxed" not in whole and len(_WORD.findall(whole)) <= 3
     return whole if is_bare else ""
 
 
@@ -188,20 +192,8 @@ def _pool(seconds: float, _: int) -> Any:
         b"",
         "guerdon.rubrics.checks.expressions:load",
         level="process",
-        workers=min(os.cpu_count() or 1, _MAX_WORKERS),
-        limits=Limits(seconds=seconds, memory_bytes=_MEMORY, processes=1, files=0),
+        workers=min(os.cpu_count() or 1, 8),
+        limits=Limits(seconds=seconds, memory_bytes=512 << 20, processes=1, files=0),
         reuse=True,
-        path=_folders(),
+        path=[folder for folder in sys.path if folder],
     )
-
-
-def _folders() -> list[str]:
-    """Where the packages of the extra are, without importing them."""
-    specs = [find_spec(name) for name in _PACKAGES]
-    origins = [spec.origin for spec in specs if spec and spec.origin]
-    if len(origins) < len(_PACKAGES):
-        raise MissingExtraError(
-            "MathAnswer requires the package math-verify: pip install 'guerdon[math]'",
-            extra="math",
-        )
-    return list({str(Path(origin).parents[1]): None for origin in origins})
