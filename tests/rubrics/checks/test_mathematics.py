@@ -30,6 +30,8 @@ DATA = Path(os.environ.get("GUERDON_DATA") or REPOSITORY.parent / "shared" / "da
 pytestmark = pytest.mark.edge
 
 RIGHT = [
+    ("xy", "yx"), ("xy", r"x \cdot y"), ("AB", "BA"), (r"(2x)^\circ", r"(2x)^{\circ}"),
+    (r"(2x)^\circ", r"2x \text{ degrees}"), (r"\text{No}", "no"), (r"\text{YES}", "Yes"),
     ("x^2+2x+1", "(x+1)^2"), ("2x+3", "3 + 2x"), ("4a-2", "2(2a-1)"), (r"\frac{x}{2}", "x/2"),
     (r"\frac{x}{2}", r"\frac{1}{2}x"), ("x^2-y^2", "(x-y)(x+y)"), (r"\sin^2 x+\cos^2 x", "1"),
     (r"\frac{\sqrt{3}}{3}", r"\frac{1}{\sqrt{3}}"), (r"\sqrt{8}", r"2\sqrt2"),
@@ -114,6 +116,9 @@ RIGHT = [
     (r"\frac14", r"25\%"), ("7.0", "7"),
 ]  # fmt: skip
 WRONG = [
+    ("AB", "ab"), ("y", "y'"), ("A", "A. or B."), (r"2\pi \text{ m}", r"2\pi^\circ"),
+    (r"\{1,234\}", "1234"), ("xyz", "xy"), ("5", "{2}{3}"), ("5", r"2\{3\}"), ("5", r"3\max(1,2)"),
+    ("9", r"3\binom{4}{2}"), ("0", "x - X"), ("1", "X/x"), ("i", "-i"), ("2", r"\sqrt{-4}"),
     ("x^2+2x+1", "(x+1)^2+1"), (r"\sqrt{8}", r"2\sqrt3"), ("4", r"4\sqrt(2)"),
     (r"\frac{1}{2^{99}}", r"\frac{1}{2^{98}}"), (r"\frac{1}{2004!}", r"\frac{1}{2006!}"),
     (r"1-\frac1e", r"1+\frac1e"), (r"\frac13", "0.333333"), (r"\frac13", "0.33"),

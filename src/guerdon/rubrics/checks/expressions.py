@@ -55,19 +55,27 @@ _REWRITES = [
         (r"^\\\{ ?[a-z] ?(?:\\in ?\(-\\infty,\\infty\) ?)?(?:\\mid|\||:)(.*)\\\}$", r"\1"),
     )
 ]
-_LETTER = re.compile(r"(?:(?i:option|choice) )?\(?([A-H])(?:[).:]*|[).:]+ ?[^()]+)|([a-h])")
-_WORDS = re.compile(r"(?=.*[A-Za-z]{2})[A-Za-z][A-Za-z .'-]*|\d+:\d\d\b.*|.*:.*:.*")
+_LETTER = re.compile(
+    r"(?:(?i:option|choice) )?\(?([A-H])(?:[).:]*|[).:]++ ?+(?!or\b|and\b)[^()]+)|([a-h])"
+)
+_WORDS = re.compile(
+    r"(?!abc$|pqr$|xyz$)(?=.*[A-Za-z]{3}|(?i:no)$)[A-Za-z][A-Za-z .'-]*|\d+:\d\d\b.*|.*:.*:.*"
+)
 _UNIT = re.compile(
     rf"(.*[\w)}}\]]) *(?:{_TEXT}|(?<=[\di)}}] )((?:[cmk]m|ft|in|kg|lb|[a-z]{{4}})[a-z. ]*)"
     r"|\^ ?\{? ?\\circ ?\}?|\\?%)( ?\^.*|[CF]?)"
 )
-_UNCLEAR = re.compile(r"\b(?:or|less|more|than|if|when|not|mod|least|most|\w*illion|thousand)\b")
+_UNCLEAR = re.compile(
+    r"\b(?:or|less|more|than|if|when|not|mod|least|most|\w*illion|thousand|prime)\b"
+)
 _GROUPED = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _BASED = re.compile(r"\(?(\d[0-9A-Z]*)\)?_\{?(\d+)\}?")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\overline ?\{(\d+)\}")
 _CONDITIONS = (Relational, sympy.And)
 _UNORDERED = (sympy.FiniteSet, sympy.Union, sympy.And)
-_AMBIGUOUS = re.compile(r"\d +[\d.]|\d ?_|\d\\text|\\text\{prime\} \d")
+_AMBIGUOUS = re.compile(
+    r"^\{\d+\}|(?<![a-z_^}\d])\d+ ?\\?\{|\d +[\d.]|\d ?_|\d\\text|\\text\{prime\} \d"
+)
 
 
 def load(_: bytes) -> SimpleNamespace:
@@ -111,7 +119,8 @@ def _read(text: str) -> tuple[Any, str]:
         if _UNCLEAR.search(with_unit[0]):
             raise ValueError(text)
         text, *words = with_unit.groups("")
-        unit = re.sub(r"[ .{}s]", "", "".join(words).lower()) or with_unit[0][-1]
+        unit = re.sub(r"[ .{}s]", "", "".join(words).lower())
+        unit = unit or ("%" if with_unit[0].endswith("%") else "degree")
     if _WORDS.fullmatch(text):
         return " ".join(text.lower().split()), unit
     return _value(text), unit
@@ -121,7 +130,7 @@ def _value(text: str) -> Any:
     based = _BASED.fullmatch(text)
     if based is not None:
         return sympy.Integer(int(based[1], int(based[2])))
-    if not text.startswith(("(", "[")):
+    if not text.startswith(("(", "[", r"\{")):
         text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
     text = _REPEATING.sub(_fraction, text)
     if _AMBIGUOUS.search(text):
