@@ -54,7 +54,7 @@ class MathAnswer(Rubric):
             truth, which may also be a worked solution.
         field: The attribute or key of the action that contains the text.
         timeout_s: Seconds that comparing one answer may take, more than 0. An answer that needs
-            more, or more than 512 MiB, is wrong.
+            more, or more than 512 MiB, is wrong; it may be tried twice.
         reasoning_tags: The tags around reasoning, which is never the answer; see
             `split_reasoning`.
 
