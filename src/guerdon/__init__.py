@@ -36,8 +36,9 @@ if TYPE_CHECKING:
         CallBudget as CallBudget, CalledTool as CalledTool, Ensemble as Ensemble, EvalSandbox as
         EvalSandbox, ExactMatch as ExactMatch, ExponentialDiscountingTrajectoryRubric as
         ExponentialDiscountingTrajectoryRubric, FunctionRubric as FunctionRubric, Gate as Gate,
-        Guarded as Guarded, LLMJudge as LLMJudge, LengthBounds as LengthBounds, NumericAnswer as
-        NumericAnswer, PythonCompiles as PythonCompiles, RegexMatch as RegexMatch,
+        Guarded as Guarded, LLMJudge as LLMJudge, LengthBounds as LengthBounds, MathAnswer as
+        MathAnswer, NumericAnswer as NumericAnswer, PythonCompiles as PythonCompiles,
+        RegexMatch as RegexMatch,
         RepetitionBounds as RepetitionBounds, RewardFunction as RewardFunction, Rubric as
         Rubric, RubricComposer as RubricComposer, RubricDict as RubricDict, RubricList as
         RubricList, Sequential as Sequential, StateMatches as StateMatches, ToolCost as ToolCost,
@@ -81,10 +82,10 @@ __getattr__, __dir__ = lazy_names(
         "rubrics": """
             CallBudget CalledTool Ensemble EvalSandbox ExactMatch
             ExponentialDiscountingTrajectoryRubric FunctionRubric Gate Guarded LLMJudge
-            LengthBounds NumericAnswer PythonCompiles RegexMatch RepetitionBounds
-            RewardFunction Rubric RubricComposer RubricDict RubricList Sequential
-            StateMatches ToolCost ToolErrors ToxicityRubric TrajectoryRubric ValidJson
-            WeightedSum as_rubric load_reward reward_function
+            LengthBounds MathAnswer NumericAnswer PythonCompiles RegexMatch
+            RepetitionBounds RewardFunction Rubric RubricComposer RubricDict RubricList
+            Sequential StateMatches ToolCost ToolErrors ToxicityRubric TrajectoryRubric
+            ValidJson WeightedSum as_rubric load_reward reward_function
         """,
         "sandbox": "Limits Sandbox check_output check_program open_sandbox",
         "services": "MCPClient",
