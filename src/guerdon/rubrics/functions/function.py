@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from guerdon._validation import as_score, check_choice, check_list, shown
 from guerdon.errors import GuerdonError, RewardFunctionError
+from guerdon.rubrics.conventions import refusal
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.rubric import rubric_of
@@ -272,7 +273,8 @@ def reward_function(
             parameter.
 
     Raises:
-        RewardFunctionError: The function takes no messages, or those of another mode.
+        RewardFunctionError: The function takes no messages, or those of another mode, or is called
+            differently in its own library, such as TRL; the error names the conversion.
     """
     if function is None:
         return lambda function: RewardFunction(function, mode)
@@ -345,6 +347,9 @@ def parameters_of(function: Callable[..., Any], mode: GivenMode | None = None) -
     )
     positional = only_positional + either
     modes = _modes_named_in(parameters)
+    refused = refusal(function, takes_step=False)
+    if refused is not None:
+        raise RewardFunctionError(refused)
     found = _mode_of(name, parameters, positional, wanted)
     messages = MESSAGES[found] if modes else positional[0]
     comes_first = positional[:1] == [messages]
@@ -402,8 +407,8 @@ def _mode_of(
     if mode is None or not positional:
         raise RewardFunctionError(
             f"{name}({', '.join(parameters)}) takes no 'messages' (one conversation) and no "
-            "'rollouts_messages' (a list of them); rename its first parameter, or set the mode "
-            "with @reward_function(mode=…)"
+            "'rollouts_messages' (a list of them); it is called with Message objects: rename its "
+            "first parameter"
         )
     return mode
 
