@@ -9,10 +9,8 @@ from inspect import Parameter
 from types import FunctionType
 from typing import Any
 
+from guerdon._loading import LIBRARIES
 from guerdon.rubrics.state import unwrapped
-
-# The libraries by their names in specs and in `guerdon.integrations`.
-LIBRARIES = {"trl": "TRL", "verl": "verl", "verifiers": "verifiers", "openrlhf": "OpenRLHF"}
 
 # Parameters that only functions of a library have; the first line that a function has decides.
 _MARKS = [
@@ -133,5 +131,6 @@ def _library_of(names: list[str]) -> str | None:
 
 
 def _written(parameter: Parameter) -> str:
-    stars = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
-    return stars.get(parameter.kind, "") + parameter.name
+    return ("*" * (1 + VARIADIC.index(parameter.kind)) if parameter.kind in VARIADIC else "") + (
+        parameter.name
+    )

@@ -27,7 +27,7 @@ from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.rubric import rubric_of
 from guerdon.rubrics.pickling import files_of, is_importable, made_after
 from guerdon.rubrics.rubric import Rubric
-from guerdon.rubrics.state import fingerprint_of
+from guerdon.rubrics.state import fingerprint_of, unwrapped
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.message import read_messages
 
@@ -89,7 +89,8 @@ class RewardFunction:
         functools.update_wrapper(self, function, updated=())
         if not hasattr(self, "__name__"):
             self.__name__ = self.__qualname__ = type(function).__name__
-        code = getattr(function, "__code__", None)
+        written = getattr(function, "function", function)  # that of another library
+        code = getattr(unwrapped(written), "__code__", None)
         file = getattr(code, "co_filename", None)
         # Errors contain the line in a user's file, not in this package.
         self._file: str | None = None if file is None or file.startswith(_PACKAGE) else file
