@@ -12,31 +12,16 @@ from typing import Any
 from guerdon._loading import LIBRARIES
 from guerdon.rubrics.state import unwrapped
 
-# Parameters that only functions of a library have; the first line that a function has decides.
-_MARKS = [
-    (library, set(names.split()))
-    for library, names in (
-        ("openrlhf", "queries"),
-        ("verl", "solution_str"),
-        ("verl", "solution_strs"),
-        ("verifiers", "completion"),
-        ("verifiers", "completions answers"),
-        ("verifiers", "states"),
-        ("verifiers", "infos"),
-        ("verifiers", "trace"),
-        ("trl", "completions"),
-        ("trl", "completion_ids"),
-        ("trl", "trainer_state"),
-        ("trl", "log_extra"),
-        ("trl", "log_metric"),
-        ("verl", "data_source"),
-        ("verl", "data_sources"),
-        ("verl", "extra_info"),
-        ("verl", "extra_infos"),
-        ("openrlhf", "prompts labels"),
-        ("trl", "prompts"),
-    )
-]
+# Parameters that only functions of a library have; the first that a function has decide.
+_MARKS: list[tuple[str, set[str]]] = [
+    ("openrlhf", {"queries"}), ("verl", {"solution_str"}), ("verl", {"solution_strs"}),
+    ("verifiers", {"completion"}), ("verifiers", {"completions", "answers"}),
+    ("verifiers", {"states"}), ("verifiers", {"infos"}), ("verifiers", {"trace"}),
+    ("trl", {"completions"}), ("trl", {"completion_ids"}), ("trl", {"trainer_state"}),
+    ("trl", {"log_extra"}), ("trl", {"log_metric"}), ("verl", {"data_source"}),
+    ("verl", {"data_sources"}), ("verl", {"extra_info"}), ("verl", {"extra_infos"}),
+    ("openrlhf", {"prompts", "labels"}), ("trl", {"prompts"}),
+]  # fmt: skip
 _MARKED = {name for _, names in _MARKS for name in names}
 
 # Parameters of functions of verifiers that others have, too.

@@ -292,11 +292,15 @@ def _rollout_of(row: Any, number: int, ground_truth: str | None) -> Rollout | Ro
         if ground_truth is None:
             return row
         row = {"id": row.id, **row.columns}
+    if not isinstance(row, Mapping | bytes):
+        raise InvalidArgumentError(
+            f"expected a Rollout, a dict or a line, got {row!r:.60}; convert a RolloutRecord with "
+            "record.to_rollout()"
+        )
     try:
         if isinstance(row, bytes):
             return parse_line(number, row, ground_truth=ground_truth)
-        row = dict(row) if isinstance(row, Mapping) else row
-        return Rollout.from_row(row, line=number, ground_truth=ground_truth)
+        return Rollout.from_row(dict(row), line=number, ground_truth=ground_truth)
     except RolloutError as error:
         return error
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from types import SimpleNamespace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from guerdon._validation import check_choice
 from guerdon.errors import RewardFunctionError
@@ -126,14 +126,6 @@ def from_openrlhf(function: Callable[..., Any]) -> RewardFunction:
     return _convert(function, "openrlhf", "pointwise")
 
 
-CONVERSIONS = {
-    "trl": from_trl,
-    "verl": from_verl,
-    "verifiers": from_verifiers,
-    "openrlhf": from_openrlhf,
-}
-
-
 def _convert(function: Callable[..., Any], library: str, mode: str | None) -> RewardFunction:
     if isinstance(function, RewardFunction):
         return function
@@ -147,15 +139,6 @@ def _convert(function: Callable[..., Any], library: str, mode: str | None) -> Re
 # Arguments ---------------------------------------------------------------------------------------
 
 
-class _Attributes(dict[str, Any]):
-    """A message whose keys are also attributes, as those of verifiers."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self:
-            raise AttributeError(name)
-        return self[name]
-
-
 class _Conversation:
     """A rollout as other libraries see it: a prompt and a completion, both texts or messages."""
 
@@ -163,8 +146,8 @@ class _Conversation:
         turns = [place for place, each in enumerate(messages) if each.role == "assistant"]
         start = turns[int(columns.get("first_turn") or 0)] if turns else len(messages)
         before, after = messages[:start], messages[start:]
-        self.prompt: Any = [_Attributes(each.to_openai()) for each in before]
-        self.completion: Any = [_Attributes(each.to_openai()) for each in after]
+        self.prompt: Any = [each.to_openai() for each in before]
+        self.completion: Any = [each.to_openai() for each in after]
         self.last_reply = messages[turns[-1]].text if turns else ""
         self.response = "\n".join(each.text for each in after)
         self.question = "".join(f"{each.text}\n" for each in before)
@@ -249,10 +232,6 @@ _OBJECTS: dict[str, Any] = {"log_extra": _ignore, "log_metric": _ignore, "parser
 # Calls -------------------------------------------------------------------------------------------
 
 
-# The arguments for a rollout, or why it has none.
-_Row: TypeAlias = "dict[str, Any] | EvaluateResult"
-
-
 class _LibraryFunction:
     """A function of another library, called with conversations and columns."""
 
@@ -287,43 +266,38 @@ class _LibraryFunction:
         if not self._is_batch:
             return (await self._call([self._row(conversations, columns, {})], {}))[0]
         columns["ground_truth"] = columns.pop("ground_truths", None)
+        count = len(conversations)
         lists = {
             name: values
             for name, values in columns.items()
-            if isinstance(values, list) and len(values) == len(conversations)
+            if isinstance(values, list) and len(values) == count
         }
         constants = {name: value for name, value in columns.items() if name not in lists}
-        rows: list[_Row] = []
-        for place, messages in enumerate(conversations):
-            try:
-                own = {name: values[place] for name, values in lists.items()}
-                rows.append(self._row(messages, own, constants))
-            except RewardFunctionError as error:
-                rows.append(failed(error))
+        rows = [
+            self._row(messages, {name: values[place] for name, values in lists.items()}, constants)
+            for place, messages in enumerate(conversations)
+        ]
         try:
-            return await self._together(rows, constants)
+            return await self._call(rows, constants)
         except RewardFunctionError:
             raise
         except Exception:
-            alone = [await self._checked(row, constants) for row in rows]
-            if alone == rows or not any(isinstance(row, dict) for row in alone):
+            failures = [await self._failure(row, constants) for row in rows]
+            sound = [row for row, failure in zip(rows, failures, strict=True) if failure is None]
+            if len(sound) in (0, count):
                 raise
-            return await self._together(alone, constants)
+            results = iter(await self._call(sound, constants))
+            return [failure or next(results) for failure in failures]
 
-    async def _together(self, rows: list[_Row], constants: dict[str, Any]) -> list[EvaluateResult]:
-        """Score rows in one call, without those that failed before."""
-        sound = [row for row in rows if isinstance(row, dict)]
-        results = iter(await self._call(sound, constants) if sound else ())
-        return [next(results) if isinstance(row, dict) else row for row in rows]
-
-    async def _checked(self, row: _Row, constants: dict[str, Any]) -> _Row:
-        """The row, or the failure of the function if it raises for this row alone."""
+    async def _failure(
+        self, row: dict[str, Any], constants: dict[str, Any]
+    ) -> EvaluateResult | None:
+        """The failure of the function if it raises for this row alone."""
         try:
-            if isinstance(row, dict):
-                await self._call([row], constants)
+            await self._call([row], constants)
         except Exception as error:
             return failed(error)
-        return row
+        return None
 
     def _row(
         self, messages: list[Message], columns: dict[str, Any], constants: dict[str, Any]
@@ -363,8 +337,9 @@ class _LibraryFunction:
             value = await value
         if not self._takes_lists:
             return [result_of(_entry(value), self.__name__)]
-        if self._library == "openrlhf" and isinstance(value, Mapping):
-            value = _entries_of_openrlhf(value)
+        if isinstance(value, Mapping):  # of OpenRLHF
+            logs = {"scores": value.get("scores"), **(value.get("extra_logs") or {})}
+            value = [{"score": value.get("rewards"), **logs}]
         if callable(getattr(value, "tolist", None)):  # an array or a tensor
             value = value.tolist()
         if isinstance(value, (list, tuple)):
@@ -384,23 +359,14 @@ def _entry(value: Any) -> Any:
     """What `result_of` takes, for the value that a function returned for a rollout."""
     if value is None:
         return EvaluateResult(is_score_valid=False, reason="the function returned None")
-    if getattr(value, "shape", None) == ():  # a scalar of numpy, or a tensor of one
-        return value.item()
-    if isinstance(value, Mapping):  # of verl
-        rest = {name: each for name, each in value.items() if name != "score"}
-        return {"score": _entry(value.get("score")), "metrics": rest}
-    return value
-
-
-def _entries_of_openrlhf(value: Mapping[str, Any]) -> Any:
-    logs = {**(value.get("extra_logs") or {}), "scores": value.get("scores")}
-    metrics = {name: _only(each) for name, each in logs.items() if each is not None}
-    rewards = value.get("rewards")
-    return [{**metrics, "score": _only(rewards)}]
+    if isinstance(value, Mapping):
+        rest = {name: _only(each) for name, each in value.items() if each is not None}
+        return {"score": rest.pop("score", None), "metrics": rest}
+    return _only(value)
 
 
 def _only(value: Any) -> Any:
-    """The entry of a list, an array or a tensor of one."""
+    """The number in an array, a tensor or a list of one; anything else is unchanged."""
     if callable(getattr(value, "tolist", None)):
         value = value.tolist()
-    return value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
+    return value[0] if isinstance(value, list) and len(value) == 1 else value

@@ -10,9 +10,9 @@ from guerdon._loading import code_failed, library_of, load_object
 from guerdon._validation import shown
 from guerdon.errors import GuerdonError, LoadError, RubricDefinitionError
 from guerdon.rubrics.conventions import refusal
+from guerdon.rubrics.functions import libraries
 from guerdon.rubrics.functions.conversion import as_reward
 from guerdon.rubrics.functions.function import RewardFunction, takes_messages
-from guerdon.rubrics.functions.libraries import CONVERSIONS
 from guerdon.rubrics.rubric import Rubric
 
 __all__ = ["load_reward"]
@@ -61,8 +61,9 @@ def reward_of(found: Any, spec: str) -> Rubric | RewardFunction:
         found = _made(spec, found)
     try:
         if library is not None:
-            return CONVERSIONS[library](found)
-        if (refused := refusal(found, takes_step=True, spec=spec)) is not None:
+            return getattr(libraries, f"from_{library}")(found)  # type: ignore[no-any-return]
+        is_ours = isinstance(found, Rubric | RewardFunction)
+        if not is_ours and (refused := refusal(found, takes_step=True, spec=spec)):
             raise RubricDefinitionError(refused)
         return as_reward(found)
     except GuerdonError as error:
