@@ -257,7 +257,8 @@ class FunctionScorer(Scorer):
         self.parameters = dict(parameters or {})
         for name in self.parameters:
             if name in _CONVERSATION or not function.parameters.takes(name):
-                accepted = ", ".join(sorted(function.parameters.named)) or "no parameters"
+                names = function.parameters.accepted or function.parameters.named
+                accepted = ", ".join(sorted(names)) or "no parameters"
                 raise InvalidArgumentError(
                     f"{function.__name__} has no parameter {name!r}; it accepts {accepted}"
                 )

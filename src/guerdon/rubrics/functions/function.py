@@ -296,6 +296,7 @@ class Parameters:
         named: The names of all others.
         takes_all: Whether it has ``**kwargs``.
         first: The name of the messages if they come first, which no other argument can have.
+        accepted: The only names of further arguments that a function of another library takes.
     """
 
     mode: Mode
@@ -304,9 +305,12 @@ class Parameters:
     named: frozenset[str]
     takes_all: bool
     first: str | None = None
+    accepted: frozenset[str] | None = None
 
     def takes(self, name: str) -> bool:
         """Return whether an argument of that name reaches the function."""
+        if self.accepted is not None:
+            return name in self.accepted
         return self.takes_all or name in self.named
 
     def arguments(self, ground_truth: Any, others: dict[str, Any]) -> dict[str, Any]:

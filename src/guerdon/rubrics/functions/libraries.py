@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import Parameter
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -133,7 +134,9 @@ def _convert(function: Callable[..., Any], library: str, mode: str | None) -> Re
         raise RewardFunctionError(f"from_{library} converts functions, got {function!r:.80}")
     kind = _AsyncLibraryFunction if is_async_callable(function) else _LibraryFunction
     adapted = kind(function, library, is_batch=mode == "batch", takes_lists=mode is not None)
-    return RewardFunction(adapted, "batch" if mode == "batch" else "pointwise")
+    made = RewardFunction(adapted, "batch" if mode == "batch" else "pointwise")
+    made.parameters = replace(made.parameters, accepted=adapted.accepted)
+    return made
 
 
 # Arguments ---------------------------------------------------------------------------------------
@@ -249,6 +252,12 @@ class _LibraryFunction:
             name for name in self._named if parameters[name].default is Parameter.empty
         }
         self._takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+        self._takes_columns = self._takes_all and library in ("trl", "verifiers")
+
+    @property
+    def accepted(self) -> frozenset[str] | None:
+        """The names of further arguments that reach the function; None for any name."""
+        return None if self._takes_columns else frozenset(self._named)
 
     def __call__(self, conversations: Any, /, **columns: Any) -> Any:
         scoring = self._score(conversations, columns)
@@ -308,7 +317,7 @@ class _LibraryFunction:
         read = _of_trace if "trace" in self._required else _ARGUMENTS[self._library]
         own = read(_Conversation(messages, columns), columns)
         row = {name: each for name, each in columns.items() if name not in own}
-        if not (self._takes_all and self._library in ("trl", "verifiers")):
+        if not self._takes_columns:
             row = {name: each for name, each in row.items() if name in self._named}
         if self._takes_lists:
             own = {_PLURALS[name]: value for name, value in own.items()}
