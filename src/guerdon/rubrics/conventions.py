@@ -66,8 +66,8 @@ def refusal(function: Callable[..., Any], *, takes_step: bool, spec: str = "") -
 
     Example:
         >>> def correct(completions, answer, **kwargs): ...
-        >>> print(refusal(correct, takes_step=True))
-        correct(completions, answer, **kwargs) looks like a reward function of TRL: …
+        >>> refusal(correct, takes_step=True).partition(":")[0]
+        'correct(completions, answer, **kwargs) looks like a reward function of TRL'
 
     Args:
         function: The function.

@@ -95,6 +95,7 @@ def _listed(name: str, value: Any, role: str) -> list[Any]:
     value = value.tolist() if hasattr(value, "tolist") else value  # an array of pandas
     if isinstance(value, str):
         return [{"role": role, "content": value}]
+    value = [value] if isinstance(value, dict) else value
     if not isinstance(value, list | tuple):
         raise InvalidArgumentError(
             f"`{name}` must be a text or messages, got {reprlib.repr(value)}"

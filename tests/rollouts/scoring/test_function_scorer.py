@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from guerdon import EvaluateResult, StepOutput, reward_function
-from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
+from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts import FunctionScorer
 from guerdon.types import Rollout
 
