@@ -53,7 +53,7 @@ def parameters_in(function: Any) -> Mapping[str, Parameter]:
     parameters: Mapping[str, Parameter] = {}
     with contextlib.suppress(TypeError, ValueError):  # a callable from C may have no signature
         parameters = inspect.signature(function).parameters
-    if parameters and all(each.kind in VARIADIC for each in parameters.values()):
+    if [each.kind for each in parameters.values()] == [*VARIADIC]:
         for cell in getattr(unwrapped(function), "__closure__", None) or ():
             with contextlib.suppress(ValueError):  # the cell is empty
                 if isinstance(cell.cell_contents, FunctionType):
@@ -67,7 +67,7 @@ def refusal(function: Callable[..., Any], *, takes_step: bool, spec: str = "") -
     Example:
         >>> def correct(completions, answer, **kwargs): ...
         >>> refusal(correct, takes_step=True).partition(":")[0]
-        'correct(completions, answer, **kwargs) looks like a reward function of TRL'
+        'correct(completions, answer, kwargs) looks like a reward function of TRL'
 
     Args:
         function: The function.
@@ -91,7 +91,7 @@ def refusal(function: Callable[..., Any], *, takes_step: bool, spec: str = "") -
         if not is_of_texts and first not in _OF_VERIFIERS | _ANSWERS | _MARKED:
             return None
     name = getattr(unwrapped(function), "__name__", None) or type(function).__name__
-    called = f"{name}({', '.join(_written(each) for each in parameters.values())})"
+    called = f"{name}({', '.join(parameters)})"
     library = _library_of([each.name for each in named])
     if library is not None:
         return (
@@ -113,9 +113,3 @@ def _library_of(names: list[str]) -> str | None:
         if marks.issubset(names):
             return library
     return "verifiers" if names and _OF_VERIFIERS.issuperset(names[:2]) else None
-
-
-def _written(parameter: Parameter) -> str:
-    return ("*" * (1 + VARIADIC.index(parameter.kind)) if parameter.kind in VARIADIC else "") + (
-        parameter.name
-    )

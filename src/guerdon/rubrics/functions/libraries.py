@@ -211,25 +211,23 @@ _ARGUMENTS = {
 }  # fmt: skip
 
 
-class _Parser:
-    """The default parser of verifiers, which takes a text as it is."""
-
-    def parse(self, text: str) -> str:
-        return text
-
-    def parse_answer(self, completion: Any) -> str | None:
-        if isinstance(completion, str):
-            return completion
-        answers = [each["content"] for each in completion if each["role"] == "assistant"]
-        return self.parse(answers[-1] or "") if answers else None
-
-
 def _ignore(*_: Any) -> None:
     """Log nothing, in place of the hooks of a trainer."""
 
 
+def _last_answer(completion: Any) -> Any:
+    """The last answer of the model, as the default parser of verifiers takes it."""
+    if isinstance(completion, str):
+        return completion
+    return [each["content"] for each in completion if each["role"] == "assistant"][-1]
+
+
 # Passed to functions that require them.
-_OBJECTS: dict[str, Any] = {"log_extra": _ignore, "log_metric": _ignore, "parser": _Parser()}
+_OBJECTS: dict[str, Any] = {
+    "log_extra": _ignore,
+    "log_metric": _ignore,
+    "parser": SimpleNamespace(parse=str, parse_answer=_last_answer),
+}
 
 
 # Calls -------------------------------------------------------------------------------------------
