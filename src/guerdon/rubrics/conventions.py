@@ -45,23 +45,36 @@ _OBSERVATION = {"obs", "observation"}
 VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
-def parameters_in(function: Any) -> Mapping[str, Parameter]:
-    """Return the parameters of a function by name; none if they can't be read.
+def signature_of(function: Any) -> inspect.Signature | None:
+    """Return the signature of a function; None if it has none, as a callable from C.
 
-    Those of a decorator's ``(*args, **kwargs)`` are those of the function that it calls.
+    That of a decorator's ``(*args, **kwargs)`` is that of the function that it calls.
     """
-    parameters: Mapping[str, Parameter] = {}
-    with contextlib.suppress(TypeError, ValueError):  # a callable from C may have no signature
-        parameters = inspect.signature(function).parameters
-    if [each.kind for each in parameters.values()] == [*VARIADIC]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    if [each.kind for each in signature.parameters.values()] == [*VARIADIC]:
         for cell in getattr(unwrapped(function), "__closure__", None) or ():
             with contextlib.suppress(ValueError):  # the cell is empty
                 if isinstance(cell.cell_contents, FunctionType):
-                    return parameters_in(cell.cell_contents)
-    return parameters
+                    return signature_of(cell.cell_contents)
+    return signature
 
 
-def refusal(function: Callable[..., Any], *, takes_step: bool, spec: str = "") -> str | None:
+def parameters_in(function: Any) -> Mapping[str, Parameter]:
+    """Return the parameters of a function by name; none if it has no signature."""
+    signature = signature_of(function)
+    return {} if signature is None else signature.parameters
+
+
+def refusal(
+    function: Callable[..., Any],
+    parameters: Mapping[str, Parameter] | None = None,
+    *,
+    takes_step: bool,
+    spec: str = "",
+) -> str | None:
     """Return why a function isn't called as it is, with its conversion; None if it may be ours.
 
     Example:
@@ -71,11 +84,12 @@ def refusal(function: Callable[..., Any], *, takes_step: bool, spec: str = "") -
 
     Args:
         function: The function.
+        parameters: Its parameters, if they are known.
         takes_step: Whether it would be called with an action and an observation; otherwise its
             first argument would be messages.
         spec: The spec that names it, if there is one.
     """
-    parameters = parameters_in(function)
+    parameters = parameters_in(function) if parameters is None else parameters
     named = [each for each in parameters.values() if each.kind not in VARIADIC]
     first, second = [*(each.name for each in named), "", ""][:2]
     if _MESSAGES.intersection(parameters):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
 from guerdon.errors import RubricDefinitionError
-from guerdon.rubrics.conventions import parameters_in, refusal
+from guerdon.rubrics.conventions import refusal, signature_of
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import unwrapped
@@ -93,20 +92,19 @@ def as_rubric(rubric: RubricLike) -> Rubric:
 
 def _check_parameters(function: Callable[..., Any]) -> None:
     """Reject a function that can't be called with an action and an observation."""
-    refused = refusal(function, takes_step=True)
+    signature = signature_of(function)
+    if signature is None:
+        return
+    refused = refusal(function, signature.parameters, takes_step=True)
     if refused is not None:
         raise RubricDefinitionError(refused)
     name = getattr(function, "__name__", None)
     name = name if isinstance(name, str) else f"{function!r:.80}"
-    if {"messages", "rollouts_messages"}.intersection(parameters_in(function)):
+    if {"messages", "rollouts_messages"}.intersection(signature.parameters):
         raise RubricDefinitionError(
             f"{name} takes messages, not an action and an observation; convert it to a reward "
             "function: @reward_function"
         )
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # a callable from C may have no signature
-        return
     try:
         signature.bind(None, None)
     except TypeError as error:

@@ -278,28 +278,33 @@ def rollouts_in(
             f"expected rows or lines, got {shown(rows)}; of a file pass the open file, of a dict "
             "of splits one of them"
         )
-    remaining = (row.encode() if isinstance(row, str) else row for row in rows)
+    remaining = iter(rows)
     for number, row in enumerate(remaining, start=1):
-        if number == 1 and isinstance(row, bytes) and _begins_array(row):
-            array = _read_whole(io.BytesIO(b"".join(remaining)), row, "a JSON array")
+        if type(row) is Rollout and ground_truth is None:
+            yield row
+        elif number == 1 and isinstance(row, str | bytes) and _begins_array(_encoded(row)):
+            rest = io.BytesIO(b"".join(map(_encoded, remaining)))
+            array = _read_whole(rest, _encoded(row), "a JSON array")
             yield from rollouts_in(array, ground_truth=ground_truth)
-        elif not isinstance(row, bytes) or not row.isspace():
+        elif not isinstance(row, str | bytes) or not row.isspace():
             yield _rollout_of(row, number, ground_truth)
+
+
+def _encoded(line: bytes | str) -> bytes:
+    return line.encode() if isinstance(line, str) else line
 
 
 def _rollout_of(row: Any, number: int, ground_truth: str | None) -> Rollout | RolloutError:
     if isinstance(row, Rollout):
-        if ground_truth is None:
-            return row
         row = {"id": row.id, **row.columns}
-    if not isinstance(row, Mapping | bytes):
+    if not isinstance(row, Mapping | str | bytes):
         raise InvalidArgumentError(
             f"expected a Rollout, a dict or a line, got {row!r:.60}; convert a RolloutRecord with "
             "record.to_rollout()"
         )
     try:
-        if isinstance(row, bytes):
-            return parse_line(number, row, ground_truth=ground_truth)
+        if isinstance(row, str | bytes):
+            return parse_line(number, _encoded(row), ground_truth=ground_truth)
         return Rollout.from_row(dict(row), line=number, ground_truth=ground_truth)
     except RolloutError as error:
         return error

@@ -562,13 +562,15 @@ def score_rollouts(
     """
     with scorer_of(reward) as scorer:
         read = rollouts_in(rollouts, ground_truth=ground_truth)
-        remaining = (unless_failed(each, score_failed) for each in read)
         if scorer.takes_groups or scorer.scores_chunks:
+            remaining = (unless_failed(each, score_failed) for each in read)
             chunks = iter(lambda: list(itertools.islice(remaining, ROLLOUTS)), [])
             for group in groups_of(remaining) if scorer.takes_groups else chunks:
                 yield from score_together(scorer, group)
             return
-        for each in remaining:
+        for each in read:
+            if isinstance(each, Rollout) and "ended" in each.columns:
+                each = unless_failed(each, score_failed)
             yield scorer.score(each) if isinstance(each, Rollout) else scorer.failed(each)
 
 
