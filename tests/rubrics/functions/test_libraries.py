@@ -170,6 +170,22 @@ def test_from_trl_passes_the_named_column_as_the_ground_truth():
     assert scores(from_trl(same), TEXTS, ground_truth="answer") == [1.0, 0.0]
 
 
+@pytest.mark.parametrize("convert", [from_trl, from_verifiers])
+def test_a_function_of_texts_fails_on_messages_and_does_not_score_0(convert):
+    def in_text(completions, answer):
+        return [float(a in completion) for a, completion in zip(answer, completions, strict=True)]
+
+    def is_text(completion, answer):
+        return float(completion == answer)
+
+    for function in (in_text,) if convert is from_trl else (is_text,):
+        assert "list of messages, not a text" in errors(convert(function), CHATS)[0]
+
+
+def test_from_trl_takes_an_iterator_of_scores():
+    assert scores(from_trl(lambda completions: (1.0 for _ in completions)), TEXTS) == [1.0, 1.0]
+
+
 def test_from_trl_pointwise_is_a_rubric():
     tree = WeightedSum([from_trl(correct, mode="pointwise"), lambda a, o: 0.5], [1.0, 1.0])
     assert scores(tree, TEXTS) == [1.5, 0.5]

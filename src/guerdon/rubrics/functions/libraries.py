@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter
 from types import SimpleNamespace
@@ -142,6 +142,24 @@ def _convert(function: Callable[..., Any], library: str, mode: str | None) -> Re
 # Arguments ---------------------------------------------------------------------------------------
 
 
+class _Messages(list[Any]):
+    """A completion of messages, in which a function of texts would find nothing and score 0."""
+
+    def __contains__(self, item: Any) -> bool:
+        return super().__contains__(self._checked(item))
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(self._checked(other))
+
+    def _checked(self, other: Any) -> Any:
+        if isinstance(other, str):
+            raise TypeError(
+                "the completion is a list of messages, not a text; its text is "
+                "completion[-1]['content']"
+            )
+        return other
+
+
 class _Conversation:
     """A rollout as other libraries see it: a prompt and a completion, both texts or messages."""
 
@@ -150,7 +168,7 @@ class _Conversation:
         start = turns[int(columns.get("first_turn") or 0)] if turns else len(messages)
         before, after = messages[:start], messages[start:]
         self.prompt: Any = [each.to_openai() for each in before]
-        self.completion: Any = [each.to_openai() for each in after]
+        self.completion: Any = _Messages(each.to_openai() for each in after)
         self.last_reply = messages[turns[-1]].text if turns else ""
         self.response = "\n".join(each.text for each in after)
         self.question = "".join(f"{each.text}\n" for each in before)
@@ -315,13 +333,12 @@ class _LibraryFunction:
         read = _of_trace if "trace" in self._required else _ARGUMENTS[self._library]
         own = read(_Conversation(messages, columns), columns)
         row = {name: each for name, each in columns.items() if name not in own}
-        if not self._takes_columns:
-            row = {name: each for name, each in row.items() if name in self._named}
         if self._takes_lists:
             own = {_PLURALS[name]: value for name, value in own.items()}
-        if not self._takes_all:
-            own = {name: each for name, each in own.items() if name in self._named}
         row |= own
+        if not self._takes_columns:
+            taken = self._named | own.keys() if self._takes_all else self._named
+            row = {name: row[name] for name in row.keys() & taken}
         missing = sorted(self._required - row.keys() - constants.keys() - _OBJECTS.keys())
         if missing:
             raise RewardFunctionError(
@@ -349,7 +366,7 @@ class _LibraryFunction:
             value = [{"score": value.get("rewards"), **logs}]
         if callable(getattr(value, "tolist", None)):  # an array or a tensor
             value = value.tolist()
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, list | tuple | Iterator):
             value = [_entry(each) for each in value]
         return results_of(value, len(rows), self.__name__)
 
