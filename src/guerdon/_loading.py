@@ -25,6 +25,10 @@ PREFIX = "guerdon_reward_"
 DIGEST = "__guerdon_digest__"
 
 
+# The libraries whose reward functions a spec may name, as in ``trl:rewards.py:correct``.
+LIBRARIES = {"trl": "TRL", "verl": "verl", "verifiers": "verifiers", "openrlhf": "OpenRLHF"}
+
+
 def load_object(spec: str) -> Any:
     """Import what a spec names.
 
@@ -87,8 +91,19 @@ def is_installed(path: Path) -> bool:
     return is_package or path.is_relative_to(sysconfig.get_path("stdlib"))
 
 
+def library_of(spec: str) -> tuple[str | None, str]:
+    """Split a spec into the library that it begins with, if any, and the rest.
+
+    Example:
+        >>> library_of("trl:rewards.py:correct"), library_of("trl:GRPOTrainer")
+        (('trl', 'rewards.py:correct'), (None, 'trl:GRPOTrainer'))
+    """
+    library, _, rest = spec.partition(":")
+    return (library, rest) if library in LIBRARIES and ":" in rest else (None, spec)
+
+
 def split_spec(spec: str) -> tuple[str, str]:
-    """Split a spec into its source and the name after the last colon.
+    """Split a spec into its source and the name after the last colon, without a library.
 
     Example:
         >>> split_spec("rewards/brief.py:brief")
@@ -97,7 +112,7 @@ def split_spec(spec: str) -> tuple[str, str]:
     Raises:
         LoadError: The spec has no colon.
     """
-    source, colon, name = spec.rpartition(":")
+    source, colon, name = library_of(spec)[1].rpartition(":")
     if not colon or not source or not name:
         raise LoadError(
             f"{spec!r} names nothing; write module:name or file.py:name, such as reward.py:reward",

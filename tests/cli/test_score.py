@@ -982,3 +982,33 @@ def test_score_writes_sets_alike_in_every_process(guerdon, environ, grouped, tmp
         assert done.returncode == 0
         outs.append(done.stdout)
     assert outs[0] == outs[1] == outs[2]
+
+
+OF_TRL = """
+def correct(completions, answer, **kwargs):
+    pairs = zip(completions, answer)
+    return [1.0 if text == f"A: {a}" else 1 / (a != "7") - 1 for text, a in pairs]
+"""
+
+
+def test_score_reads_a_function_and_data_of_trl(guerdon, tmp_path):
+    (tmp_path / "rewards.py").write_text(OF_TRL)
+    rows = [
+        {"prompt": f"{i}?", "completion": f"A: {i // 8 * 8}", "answer": str(i)} for i in range(9)
+    ]
+    (tmp_path / "rollouts.json").write_text(json.dumps(rows, indent=1))
+    refused = guerdon("score", "rollouts.json", "--reward", "rewards.py:correct")
+    assert refused.returncode == 2
+    assert "score with --reward trl:rewards.py:correct" in " ".join(refused.stderr.split())
+    for option in ([], ["--workers", "2"], ["--sandbox", "process"]):
+        done = guerdon(
+            "score", "rollouts.json", "--reward", "trl:rewards.py:correct", *option, "--json"
+        )
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["rows"], report["failed"]) == (1, 9, 1)
+        assert report["mean_score"] == 0.25
+    checked = guerdon(
+        "score", "rollouts.json", "--reward", "guerdon:ExactMatch", "--ground-truth", "completion",
+        "--json",
+    )  # fmt: skip
+    assert json.loads(checked.stdout)["mean_score"] == 1.0

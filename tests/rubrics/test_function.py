@@ -4,7 +4,8 @@ import functools
 
 import pytest
 
-from guerdon.errors import AsyncRubricError, RubricDefinitionError
+from guerdon._loading import LIBRARIES
+from guerdon.errors import AsyncRubricError, RewardFunctionError, RubricDefinitionError
 from guerdon.rubrics import (
     FunctionRubric,
     Gate,
@@ -15,6 +16,7 @@ from guerdon.rubrics import (
     Sequential,
     WeightedSum,
     as_rubric,
+    reward_function,
 )
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.state import (
@@ -245,26 +247,114 @@ async def of_verl_async(data_source, solution_str):
     return 1.0
 
 
+class OfTrl:
+    def __call__(self, completions, **kwargs):
+        return [1.0]
+
+    def of_verifiers(self, completion, answer):
+        return 1.0
+
+
+def decorated(function):
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
 @pytest.mark.parametrize(
-    ("function", "named"),
+    ("function", "library"),
     [
-        (of_trl, "completions"),
-        (of_trl_alone, "completions"),
-        (of_trl_with_a_column, "completions"),
-        (of_verl, "data_source, solution_str"),
-        (of_verl_in_short, "solution_str"),
-        (of_verl_async, "data_source, solution_str"),
-        (functools.partial(of_verl, "gsm8k"), "solution_str"),
+        (of_trl, "trl"),
+        (of_trl_alone, "trl"),
+        (of_trl_with_a_column, "trl"),
+        (OfTrl(), "trl"),
+        (decorated(of_trl), "trl"),
+        (functools.wraps(of_trl)(decorated(of_trl)), "trl"),
+        (lambda completions, answer=None, **kwargs: [1.0], "trl"),
+        (lambda completions, data_source, **kwargs: [1.0], "trl"),
+        (lambda completions, labels: [1.0], "trl"),
+        (lambda completion_ids, **kwargs: [1.0], "trl"),
+        (lambda prompts, **kwargs: [1.0], "trl"),
+        (lambda *, completions, answer: [1.0], "trl"),
+        (of_verl, "verl"),
+        (of_verl_in_short, "verl"),
+        (of_verl_async, "verl"),
+        (functools.partial(of_verl, "gsm8k"), "verl"),
+        (lambda data_sources, solution_strs, ground_truths, extra_infos: [1.0], "verl"),
+        (OfTrl().of_verifiers, "verifiers"),
+        (lambda completion, **kwargs: 1.0, "verifiers"),
+        (lambda answer, completion: 1.0, "verifiers"),
+        (lambda parser, completion, answer: 1.0, "verifiers"),
+        (lambda prompt, completion, answer, state: 1.0, "verifiers"),
+        (lambda completions, answers, states: [1.0], "verifiers"),
+        (lambda state, **kwargs: 1.0, "verifiers"),
+        (lambda task, trace: 1.0, "verifiers"),
+        (lambda queries, prompts, labels: [1.0], "openrlhf"),
+        (lambda prompts, labels: [1.0], "openrlhf"),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
 )
-def test_as_rubric_rejects_rewards_of_other_libraries_with_a_hint(function, named):
-    with pytest.raises(
-        RubricDefinitionError, match=rf"takes {named}.*TRL or verl.*@reward_function"
-    ):
+def test_functions_of_other_libraries_are_refused_with_their_conversion(function, library):
+    hint = rf"of {LIBRARIES[library]}: .*from_{library}\(.*--reward {library}:file.py:"
+    with pytest.raises(RubricDefinitionError, match=hint):
         as_rubric(function)
-    with pytest.raises(RubricDefinitionError, match="@reward_function"):
+    with pytest.raises(RubricDefinitionError, match=hint):
         Sequential(function)
+    for mode in ("batch", "pointwise", None):
+        with pytest.raises(RewardFunctionError, match=hint):
+            reward_function(mode=mode)(function)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda response, label: 1.0,
+        lambda response, ground_truth: 1.0,
+        lambda predict_str, ground_truth: 1.0,
+        lambda responses, answers: [1.0],
+        lambda prompt, response: 1.0,
+        lambda text, expected_answer: 1.0,
+        lambda output, target="42": 1.0,
+        lambda pred, gold: 1.0,
+    ],
+)
+def test_functions_of_texts_are_refused_with_their_conversion(function):
+    with pytest.raises(RubricDefinitionError, match=r"takes texts.*messages\[-1\]\.text"):
+        as_rubric(function)
+    with pytest.raises(RewardFunctionError, match=r"takes texts.*messages\[-1\]\.text"):
+        reward_function(mode="pointwise")(function)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, o: 0.5,
+        lambda x, y: 0.5,
+        lambda action, obs, completions=None: 0.5,
+        lambda action, observation, answer=None: 0.5,
+        lambda answer, observation: 0.5,
+        lambda text, observation: 0.5,
+        lambda action, _: 0.5,
+        decorated(lambda action, observation: 0.5),
+    ],
+)
+def test_as_rubric_accepts_functions_of_a_step(function):
+    assert as_rubric(function)("a", "o") == 0.5
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda messages, ground_truth: 0.5,
+        lambda messages, answer=None, completion=None: 0.5,
+        lambda conversation, expected: 0.5,
+        lambda chat, state=None: 0.5,
+        lambda c, completions=None: 0.5,
+    ],
+)
+def test_reward_function_accepts_functions_of_messages(function):
+    chat = [{"role": "assistant", "content": "42"}]
+    assert reward_function(mode="pointwise")(function)(chat, "42").score == 0.5
 
 
 @pytest.mark.parametrize(

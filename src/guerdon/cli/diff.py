@@ -63,6 +63,7 @@ def diff(
         ),
     ] = None,
     format: options.Format = None,
+    ground_truth: options.GroundTruth = None,
     at: options.At = None,
     services: options.Services = None,
     score_failed: options.ScoreFailed = False,
@@ -85,7 +86,7 @@ def diff(
     """  # fmt: skip
     job = ComparisonJob(
         before, after, rollouts, by=by, top=top, format=format, score_failed=score_failed, at=at,
-        services=services, out=out, trees=trees,
+        services=services, out=out, trees=trees, ground_truth=ground_truth,
     )  # fmt: skip
     with progress(rollouts, "comparing") as show:
         report = job.run(show)

@@ -26,7 +26,8 @@ Rollouts = Annotated[
     str,
     typer.Argument(
         metavar="ROLLOUTS",
-        help="One rollout per line: id, group, messages, ground_truth, and any other columns. "
+        help="One rollout per line, or a JSON array: id, group, messages, ground_truth, and any "
+        "other columns. Instead of messages: prompt and completion, or ShareGPT's conversations. "
         "[bold]-[/bold] reads standard input.",
     ),
 ]
@@ -35,6 +36,14 @@ Format = Annotated[
     typer.Option(
         metavar="|".join(FORMATS),
         help="The format of the rollouts; by default that of the file's suffix.",
+    ),
+]
+GroundTruth = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="The column with the expected answer, such as answer or reward_model.ground_truth; by "
+        "default ground_truth.",
     ),
 ]
 By = Annotated[

@@ -41,7 +41,9 @@ def score(
             "-r",
             metavar="SPEC",
             help="The reward: [bold]reward.yaml[/bold], or a rubric or reward function as "
-            "[bold]file.py:name[/bold] or [bold]module:name[/bold].",
+            "[bold]file.py:name[/bold] or [bold]module:name[/bold]; with [bold]trl:[/bold], "
+            "[bold]verl:[/bold], [bold]verifiers:[/bold] or [bold]openrlhf:[/bold] before it, a "
+            "reward function of that library.",
         ),
     ],
     out: Annotated[
@@ -82,6 +84,7 @@ def score(
         ),
     ] = None,
     format: options.Format = None,
+    ground_truth: options.GroundTruth = None,
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -187,6 +190,7 @@ def score(
         by=by,
         passing=passing,
         format=format,
+        ground_truth=ground_truth,
         parameters=_named("--param", param),
         score_failed=score_failed,
         credit=_credit(credit, state_key, credit_option, gamma=gamma, omega=omega),

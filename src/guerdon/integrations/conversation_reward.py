@@ -16,9 +16,8 @@ from guerdon.errors import InvalidArgumentError, RewardFunctionError
 from guerdon.integrations.stepping import OnInvalid
 from guerdon.rollouts.scoring.scorers import scorer_of
 from guerdon.rubrics.failure import describe_failure
-from guerdon.rubrics.function import RubricLike, as_rubric
-from guerdon.rubrics.functions import RewardFunction, as_reward_function
-from guerdon.rubrics.functions.function import takes_messages
+from guerdon.rubrics.function import RubricLike
+from guerdon.rubrics.functions.conversion import as_reward, as_reward_function
 from guerdon.rubrics.functions.loading import load_reward
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.evaluate_result import EvaluateResult
@@ -65,9 +64,7 @@ class ConversationReward:
         if isinstance(reward, (str, Path)):
             name = str(reward)
             reward = self._open(name) if is_pipeline_file(name) else load_reward(name)
-        if takes_messages(reward):
-            reward = RewardFunction(reward)
-        self._reward = reward if isinstance(reward, RewardFunction) else as_rubric(reward)
+        self._reward = as_reward(reward)
         self._parameters = parameters
         self.function = as_reward_function(self._reward, prefer_async=True)
         self.is_async = self.function.is_async

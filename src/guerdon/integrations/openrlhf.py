@@ -28,8 +28,9 @@ from guerdon.integrations.text_episode import (
     ToText,
 )
 from guerdon.rollouts.playing.observations import observation_text
+from guerdon.rubrics.functions.libraries import from_openrlhf
 
-__all__ = ["agent", "reward_func"]
+__all__ = ["agent", "from_openrlhf", "reward_func"]
 
 # Texts of the special tokens with which the templates of common models end a turn.
 END_TOKENS = (

@@ -45,6 +45,7 @@ from guerdon.integrations.text_episode import OBSERVATION, ToText, with_observat
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.rubrics.containers import WeightedSum
 from guerdon.rubrics.failure import describe_failure
+from guerdon.rubrics.functions.libraries import from_trl
 from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
 from guerdon.types.action import Action
 from guerdon.types.evaluate_result import EvaluateResult
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EpisodeReward", "RewardFunc", "StepCredit", "environment_factory", "episode_reward",
-    "reward_func", "reward_funcs", "rollout_func", "turn_index",
+    "from_trl", "reward_func", "reward_funcs", "rollout_func", "turn_index",
 ]  # fmt: skip
 
 _logger = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from guerdon.integrations.text_episode import MakeEnv, TextEpisode, ToAction, To
 from guerdon.rollouts.alignment import AlignedRollout
 from guerdon.rollouts.crediting import StateKey, apply_credit
 from guerdon.rollouts.playing.observations import observation_text
+from guerdon.rubrics.functions.libraries import from_verifiers
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.types.message import read_messages
 from guerdon.types.rollout import StepData
@@ -26,7 +27,7 @@ from guerdon.types.rollout import StepData
 if TYPE_CHECKING:
     from guerdon.credit import Credit
 
-__all__ = ["environment", "reward", "step_advantages", "taskset"]
+__all__ = ["environment", "from_verifiers", "reward", "step_advantages", "taskset"]
 
 INFO = "guerdon"  # the key of `Trace.info`
 VERIFIERS = ("verifiers.v1", "pip install 'verifiers>=0.4'")

@@ -33,9 +33,12 @@ from guerdon.integrations.text_episode import (
 )
 from guerdon.integrations.token_advantages import ESTIMATORS_OF_OUTCOMES, Estimate, token_advantages
 from guerdon.rollouts.playing.observations import observation_text
+from guerdon.rubrics.functions.libraries import from_verl
 from guerdon.types.evaluate_result import EvaluateResult
 
-__all__ = ["StepCredit", "agent_loop", "compute_score", "register", "step_advantages"]
+__all__ = [
+    "StepCredit", "agent_loop", "compute_score", "from_verl", "register", "step_advantages",
+]  # fmt: skip
 
 INSTALL = "pip install 'verl[verl-core]'"
 

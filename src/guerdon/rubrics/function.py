@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
 from guerdon.errors import RubricDefinitionError
+from guerdon.rubrics.conventions import refusal, signature_of
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import unwrapped
@@ -15,11 +14,6 @@ from guerdon.rubrics.state import unwrapped
 __all__ = ["FunctionRubric", "as_rubric"]
 
 RewardCallable: TypeAlias = Callable[[Any, Any], "float | Awaitable[float]"]
-# Parameters of reward functions on messages, and of those of TRL and verl.
-_OF_OTHERS = frozenset(
-    ("completions", "data_source", "messages", "rollouts_messages", "solution_str")
-)
-
 RubricLike: TypeAlias = "Rubric | RewardCallable"
 
 
@@ -76,7 +70,8 @@ def as_rubric(rubric: RubricLike) -> Rubric:
             `RewardFunction`.
 
     Raises:
-        RubricDefinitionError: It is neither, or it is a class.
+        RubricDefinitionError: It is neither, or it is a class, or a function as other libraries
+            call them, such as TRL; the error names the conversion.
     """
     if isinstance(rubric, Rubric):
         return rubric
@@ -97,23 +92,23 @@ def as_rubric(rubric: RubricLike) -> Rubric:
 
 def _check_parameters(function: Callable[..., Any]) -> None:
     """Reject a function that can't be called with an action and an observation."""
-    signature = None
-    with contextlib.suppress(ValueError):  # a callable from C may have no signature
-        signature = inspect.signature(function)
+    signature = signature_of(function)
     if signature is None:
         return
+    refused = refusal(function, signature.parameters, takes_step=True)
+    if refused is not None:
+        raise RubricDefinitionError(refused)
     name = getattr(function, "__name__", None)
     name = name if isinstance(name, str) else f"{function!r:.80}"
-    parameters = signature.parameters.keys()
-    foreign = ", ".join(sorted(parameters & _OF_OTHERS))
-    if foreign:
+    if {"messages", "rollouts_messages"}.intersection(signature.parameters):
         raise RubricDefinitionError(
-            f"{name} takes {foreign}, as a reward on messages or one of TRL or verl does, not an "
-            "action and an observation; convert it to a reward function: @reward_function"
+            f"{name} takes messages, not an action and an observation; convert it to a reward "
+            "function: @reward_function"
         )
     try:
         signature.bind(None, None)
     except TypeError as error:
         raise RubricDefinitionError(
-            f"{name} can't be called with an action and an observation: {error}"
+            f"{name} can't be called with an action and an observation: {error}; a reward on a "
+            "conversation names its first parameter `messages`"
         ) from None

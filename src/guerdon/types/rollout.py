@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.types.agents import AGENT, AGENT_REWARDS
+from guerdon.types.columns import column_of, with_messages
 from guerdon.types.content import text_or_parts
 from guerdon.types.message import Message, read_messages
 from guerdon.types.numbers import FiniteFloat
@@ -200,19 +201,25 @@ class Rollout:
         return found
 
     @classmethod
-    def from_row(cls, row: Any, *, line: int | None = None) -> Rollout:
+    def from_row(
+        cls, row: Any, *, line: int | None = None, ground_truth: str | None = None
+    ) -> Rollout:
         """Read a rollout from a row of a JSONL file.
 
         Args:
             row: ``{"id", "group", "messages": [{"role", "content", …}], "ground_truth", …}``.
+                Instead of ``messages`` it may have ``prompt`` and ``completion``, each a text or
+                messages, or ShareGPT's ``conversations``.
                 ``first_turn`` is the index of the first assistant turn that was played, from 0:
                 earlier ones are examples, not steps. ``agents``, ``agent_rewards`` and
                 ``turn_tokens`` are lists with an entry for each played turn.
             line: Its line in the file, from 1.
+            ground_truth: The column that has the ground truth, such as ``answer`` or
+                ``reward_model.ground_truth``; None is ``ground_truth``.
 
         Raises:
-            RolloutError: The row is not an object, has no messages, an invalid message, or no
-                assistant message.
+            RolloutError: The row is not an object, has no conversation, an invalid message, no
+                assistant message, or no such column.
         """
         if not isinstance(row, dict):
             raise RolloutError(
@@ -223,6 +230,10 @@ class Rollout:
         if row.get("ended") == INVALID and "messages" not in row:
             raise RolloutError(str(row.get("error")), line=line, row=row)
         try:
+            if ground_truth is not None:
+                row = {**row, "ground_truth": column_of(row, ground_truth)}
+            if row.get("messages") is None:
+                row = with_messages(row)
             messages = _read(row)
         except InvalidArgumentError as error:
             failed = _failure(row)  # the reason why there is nothing to read
@@ -282,7 +293,8 @@ class Rollout:
 
 def _read(row: Mapping[str, Any]) -> list[Message]:
     """Return the messages of a row, which must include a played turn."""
-    given = row.get("messages")
+    given = row["messages"]
+    given = given.tolist() if hasattr(given, "tolist") else given  # an array of pandas
     if not isinstance(given, list) or not given:
         raise InvalidArgumentError(
             f"`messages` must be a non-empty list of {{role, content}}, got {reprlib.repr(given)}"

@@ -1,5 +1,7 @@
 """read_lines, parse_line, read_rollouts: JSONL as people have it."""
 
+import asyncio
+import functools
 import io
 import json
 
@@ -7,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.errors import RolloutError
-from guerdon.rollouts import read_rollouts
+from guerdon import NumericAnswer, reward_function
+from guerdon.errors import InvalidArgumentError, RolloutError, RubricDefinitionError
+from guerdon.rollouts import read_rollouts, score_rollouts
 from guerdon.rollouts.scoring import reading
 from guerdon.rollouts.scoring.reading import decode_line, parse_line, read_lines
 from guerdon.types import Rollout
@@ -228,3 +231,148 @@ def test_decode_line_rejects_a_line_that_is_too_long(monkeypatch):
     assert decode_line(1, b"1234") == 1234
     with pytest.raises(RolloutError, match="more than 4 bytes"):
         decode_line(1, b"12345")
+
+
+# Rows and arrays
+
+PAIR = {"prompt": "6 × 7?", "completion": "A: 42", "answer": "42"}
+
+
+class Dataset:
+    """Rows as a `datasets.Dataset` yields them."""
+
+    def __init__(self, *rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __iter__(self):
+        yield from self.rows
+
+    def __getitem__(self, key):
+        return self.rows[key]
+
+
+class DataFrame:
+    def __init__(self, *rows):
+        self.rows = rows
+
+    def iterrows(self):
+        return enumerate(self.rows)
+
+    def to_dict(self, orient):
+        return [dict(row) for row in self.rows] if orient == "records" else None
+
+
+def array(text):
+    return [line + "\n" for line in text.split("\n")]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [PAIR, PAIR],
+        iter([PAIR, PAIR]),
+        Dataset(PAIR, PAIR),
+        DataFrame(PAIR, PAIR),
+        [json.dumps(PAIR), "\n", json.dumps(PAIR).encode()],
+        [json.dumps([PAIR, PAIR])],
+        array(json.dumps([PAIR, PAIR], indent=2)),
+        [BOM + json.dumps([PAIR, PAIR]).encode()],
+        [Rollout.from_row(PAIR, line=1), Rollout.from_row(PAIR, line=2)],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_read_rollouts_reads_rows_of_any_container(rows):
+    rollouts = list(read_rollouts(rows, ground_truth="answer"))
+    assert [rollout.columns["ground_truth"] for rollout in rollouts] == ["42", "42"]
+    assert rollouts[0].id == 1
+    assert [len(rollout.messages) for rollout in rollouts] == [2, 2]
+
+
+@pytest.mark.parametrize("rows", ["rollouts.jsonl", {"train": [PAIR]}, b"{}"])
+def test_read_rollouts_refuses_what_has_no_rows(rows):
+    with pytest.raises(InvalidArgumentError, match="expected rows or lines"):
+        list(read_rollouts(rows))
+    with pytest.raises(InvalidArgumentError, match="expected a Rollout, a dict or a line, got 3"):
+        list(read_rollouts([3]))
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("before", [b"", BOM, b"\n \n"])
+def test_read_lines_reads_the_entries_of_an_array(indent, before):
+    file = io.BytesIO(before + json.dumps([PAIR, 3], indent=indent).encode())
+    assert [(number, json.loads(line)) for number, line in read_lines(file)] == [(1, PAIR), (2, 3)]
+
+
+def test_read_lines_refuses_an_array_that_is_cut_off():
+    with pytest.raises(RolloutError, match="the file is not valid JSON"):
+        list(read_lines(io.BytesIO(b'[{"id": 1},\n{"id"')))
+
+
+def test_score_rollouts_a_row_that_cannot_be_read_fails_alone():
+    rows = [PAIR, {"prompt": "6 × 7?", "answer": "42"}, {**PAIR, "answer": None}, PAIR]
+    for reward in (NumericAnswer(), reward_function(lambda rollouts_messages: [1.0])):
+        scored = list(score_rollouts(reward, rows, ground_truth="answer"))
+        assert [row["score"] for row in scored][:2] == [1.0, None]
+        assert "its columns are prompt" in scored[1]["error"]
+    assert "no column 'x'" in next(score_rollouts(NumericAnswer(), rows, ground_truth="x"))["error"]
+
+
+def right(messages, ground_truth=None):
+    """The last turn has the answer."""
+    return float(messages[-1].text == f"A: {ground_truth}")
+
+
+class Right:
+    def __call__(self, messages, ground_truth=None):
+        return right(messages, ground_truth)
+
+    def method(self, messages, ground_truth=None):
+        return right(messages, ground_truth)
+
+
+async def right_async(messages, ground_truth=None):
+    return right(messages, ground_truth)
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        right,
+        right_async,
+        functools.partial(right),
+        Right(),
+        Right().method,
+        lambda messages, ground_truth: right(messages, ground_truth),
+        lambda rollouts_messages, ground_truths: list(map(right, rollouts_messages, ground_truths)),
+        lambda action, observation: action.content == "A: 42",
+    ],
+)
+def test_score_rollouts_takes_a_plain_function(reward):
+    assert [row["score"] for row in score_rollouts(reward, [PAIR], ground_truth="answer")] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (Right, "Right is a class; instantiate it"),
+        ("reward.py:right", "is not a rubric"),
+        (lambda conversation: 1.0, "names its first parameter `messages`"),
+        (lambda completions, **kwargs: [1.0], r"from_trl\("),
+        (lambda completion, answer: 1.0, r"from_verifiers\("),
+        (None, "is not a rubric"),
+    ],
+)
+def test_score_rollouts_refuses_what_is_no_reward_with_what_to_do(reward, message):
+    with pytest.raises(RubricDefinitionError, match=message):
+        list(score_rollouts(reward, [PAIR]))
+
+
+def test_score_rollouts_scores_async_rewards_in_a_notebook():
+    async def cell():
+        rows = score_rollouts(right_async, [PAIR] * 40, ground_truth="answer")
+        return [row["score"] for row in rows]
+
+    assert asyncio.run(cell()) == [1.0] * 40

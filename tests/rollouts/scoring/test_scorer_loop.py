@@ -1,13 +1,12 @@
 """The event loop of a scorer, in which its async reward runs."""
 
 import asyncio
-import inspect
 
 import pytest
 
 from guerdon import NumericAnswer
-from guerdon.errors import AsyncRubricError
-from guerdon.rollouts.scoring.scorers import LoopRunningError, RubricScorer
+from guerdon._background import background_loop
+from guerdon.rollouts.scoring.scorers import RubricScorer
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ async def raises(error):
 
 
 def test_scorer_runs_all_coroutines_in_one_loop(loop):
-    assert loop._run(running(), "r") is loop._run(running(), "r")
+    assert loop._run(running()) is loop._run(running())
 
 
 def test_scorer_loop_keeps_its_tasks_between_calls(loop):
@@ -35,19 +34,17 @@ def test_scorer_loop_keeps_its_tasks_between_calls(loop):
     async def end(task):
         return await task
 
-    assert loop._run(end(loop._run(begin(), "r")), "r") == "given"
+    assert loop._run(end(loop._run(begin()))) == "given"
 
 
-def test_scorer_rejects_and_closes_a_coroutine_beside_a_running_loop(loop):
+def test_scorer_runs_a_coroutine_in_the_background_loop_beside_a_running_one(loop):
     async def main():
-        coroutine = running()
-        with pytest.raises(LoopRunningError, match="quality is async, and an event loop is"):
-            loop._run(coroutine, "quality")
-        return coroutine
+        return loop._run(running()), asyncio.get_running_loop()
 
-    assert inspect.getcoroutinestate(asyncio.run(main())) == inspect.CORO_CLOSED
-    assert issubclass(LoopRunningError, AsyncRubricError)
-    assert isinstance(loop._run(running(), "quality"), asyncio.AbstractEventLoop)
+    used, outer = asyncio.run(main())
+    assert used is background_loop()
+    assert used is not outer
+    assert loop._run(running()) not in (used, outer)
 
 
 class Mine(BaseException):
@@ -58,11 +55,11 @@ class Mine(BaseException):
     "error", [ValueError("no"), asyncio.CancelledError(), SystemExit(3), Mine("mine")], ids=repr
 )
 def test_scorer_raises_what_a_coroutine_raises_and_continues(loop, error):
-    first = loop._run(running(), "r")
+    first = loop._run(running())
     with pytest.raises(type(error)) as raised:
-        loop._run(raises(error), "r")
+        loop._run(raises(error))
     assert raised.value is error or isinstance(error, asyncio.CancelledError)
-    assert loop._run(running(), "r") is first
+    assert loop._run(running()) is first
 
 
 def test_scorer_close_closes_the_loop_and_its_tasks(loop):
@@ -79,8 +76,8 @@ def test_scorer_close_closes_the_loop_and_its_tasks(loop):
         await asyncio.sleep(0)
         return task
 
-    first = loop._run(running(), "r")
-    task = loop._run(begin(), "r")
+    first = loop._run(running())
+    task = loop._run(begin())
     loop.close()
     assert first.is_closed()
     assert (ended, task.cancelled()) == (["task"], True)
@@ -88,13 +85,13 @@ def test_scorer_close_closes_the_loop_and_its_tasks(loop):
 
 def test_scorer_can_be_closed_twice_and_used_again(loop):
     loop.close()  # it was never used
-    first = loop._run(running(), "r")
+    first = loop._run(running())
     loop.close()
     loop.close()
-    assert loop._run(running(), "r") is not first
+    assert loop._run(running()) is not first
 
 
 def test_scorer_leaves_no_loop_behind(loop):
-    loop._run(running(), "r")
+    loop._run(running())
     with pytest.raises(RuntimeError, match="no running event loop"):
         asyncio.get_running_loop()

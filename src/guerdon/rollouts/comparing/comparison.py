@@ -514,6 +514,7 @@ class ComparisonJob:
         top: How many rollouts, and flipped pairs, are listed, from 0.
         format: The format of the rollouts: ``jsonl``, ``tau-bench``, ``parquet``,
             ``openenv-trace`` or ``atif``; by default that of the file's suffix.
+        ground_truth: The column that has the ground truth; None is ``ground_truth``.
         score_failed: Whether to score episodes that ended with an error.
         at: The position of the schedules of reward files: the episode and the training step.
         services: A file of services by name, as under ``mcp_services``, in place of those of the
@@ -529,6 +530,7 @@ class ComparisonJob:
     by: str | None = None
     top: int = 10
     format: str | None = None
+    ground_truth: str | None = None
     score_failed: bool = False
     at: int | None = None
     services: str | None = None
@@ -586,7 +588,7 @@ class ComparisonJob:
         at = self.at if is_pipeline_file(reward) else None
         job = ScoringJob(
             self.rollouts, reward, by=self.by, score_failed=self.score_failed, at=at,
-            services=self.services, trees=self.trees,
+            services=self.services, trees=self.trees, ground_truth=self.ground_truth,
         )  # fmt: skip
         return ScoringPipeline(job)
 

@@ -13,6 +13,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Self, TypeAlias
 
+from guerdon._loading import library_of
 from guerdon._validation import check_choice, check_integer
 from guerdon.config.pipeline import RewardPipeline, is_pipeline_file, open_reward
 from guerdon.errors import InvalidArgumentError, RolloutError
@@ -108,6 +109,7 @@ class ScoringJob:
         passing: The score from which the summary counts a row as passed.
         format: The format of the rollouts: ``jsonl``, ``tau-bench``, ``parquet``,
             ``openenv-trace`` or ``atif``; by default that of the file's suffix.
+        ground_truth: The column that has the ground truth; None is ``ground_truth``.
         parameters: Keyword arguments for a reward function.
         credit: How credit is assigned; None assigns none. With credit, and with a batch function,
             the rollouts of a group are scored together and must be consecutive.
@@ -129,6 +131,7 @@ class ScoringJob:
     by: str | None = None
     passing: float | None = None
     format: str | None = None
+    ground_truth: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     credit: CreditSettings | None = None
     score_failed: bool = False
@@ -322,7 +325,7 @@ def refuse_overwriting(out: str | None, rollouts: str, *rewards: str) -> None:
     """
     inputs = [("rollouts", rollouts)]
     for reward in rewards:
-        file = reward if is_pipeline_file(reward) else reward.rpartition(":")[0]
+        file = reward if is_pipeline_file(reward) else library_of(reward)[1].rpartition(":")[0]
         inputs.append(("reward", file))
     for what, path in inputs:
         exist = out is not None and os.path.exists(out) and os.path.exists(path)
@@ -491,7 +494,8 @@ class ScoringPipeline:
         self, parse: Callable[..., Rollout], *given: Any, number: int | None = None
     ) -> Rollout | RolloutError:
         try:
-            return scorers.unless_failed(parse(*given), self.job.score_failed, line=number)
+            read = parse(*given, ground_truth=self.job.ground_truth)
+            return scorers.unless_failed(read, self.job.score_failed, line=number)
         except RolloutError as error:
             return error
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import IO, Any, TypeAlias, TypeVar
 
-from guerdon._validation import check_choice
-from guerdon.errors import RolloutError
+from guerdon._validation import check_choice, shown
+from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.formats.atif import atif_rows
 from guerdon.rollouts.formats.openenv_trace import trace_rows
 from guerdon.rollouts.json_forms import group_key, parse_json
@@ -64,18 +65,28 @@ def open_file(path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
 def read_lines(file: IO[bytes]) -> Iterator[Line]:
     """Yield the lines of a file that aren't blank, with their numbers, in bounded memory.
 
-    A line longer than `MAX_LINE` is cut off after one byte more than that.
+    A line longer than `MAX_LINE` is cut off after one byte more than that. Of a JSON array, which
+    is read as a whole, the entries are the lines.
     """
-    number = 0
+    number, is_empty = 0, True
     while line := file.readline(MAX_LINE + 1):
         number += 1
+        if is_empty and _begins_array(line):
+            records = _read_whole(file, line, "a JSON array")
+            yield from ((place, json.dumps(each).encode()) for place, each in enumerate(records, 1))
+            return
         if len(line) > MAX_LINE and not line.endswith(b"\n"):
             rest = line
             while rest and not rest.endswith(b"\n"):
                 rest = file.readline(MAX_LINE)
         elif line.isspace() or (number == 1 and not line.removeprefix(BOM).strip()):
             continue
+        is_empty = False
         yield number, line
+
+
+def _begins_array(line: bytes) -> bool:
+    return line.removeprefix(BOM).lstrip().startswith(b"[")
 
 
 def read_tau_bench(file: IO[bytes]) -> Iterator[Line]:
@@ -122,7 +133,7 @@ def _read_whole(file: IO[bytes], begun: bytes, name: str) -> Any:
     if len(data) > MAX_FILE:
         raise RolloutError(f"{name} must have at most {MAX_FILE:,} bytes")
     try:
-        return json.loads(data)
+        return json.loads(data.removeprefix(BOM))
     except (ValueError, RecursionError) as error:
         raise RolloutError(f"the file is not valid JSON: {error}") from None
 
@@ -207,39 +218,96 @@ def decode_line(number: int, line: bytes) -> Any:
         raise RolloutError(f"the line is not valid JSON: {error}{hint}", line=number) from None
 
 
-def parse_line(number: int, line: bytes) -> Rollout:
+def parse_line(number: int, line: bytes, *, ground_truth: str | None = None) -> Rollout:
     """Parse a line of JSONL as a rollout.
 
     Args:
         number: The line's number, from 1.
         line: The line.
+        ground_truth: See `Rollout.from_row`.
 
     Raises:
         RolloutError: The line isn't valid JSON, or isn't a rollout.
     """
-    return Rollout.from_row(decode_line(number, line), line=number)
+    row = decode_line(number, line)
+    return Rollout.from_row(row, line=number, ground_truth=ground_truth)
 
 
-def read_rollouts(lines: Iterable[bytes | str]) -> Iterator[Rollout]:
-    """Read rollouts from lines of JSONL, such as those of an open file.
+def read_rollouts(rows: Iterable[Any], *, ground_truth: str | None = None) -> Iterator[Rollout]:
+    """Read rollouts from lines of JSONL, such as those of an open file, or from rows in memory.
 
     Example:
         >>> line = '{"messages": [{"role": "assistant", "content": "42"}]}'
         >>> [rollout.id for rollout in read_rollouts([line, line])]
         [1, 2]
+        >>> rows = [{"prompt": "6 × 7?", "completion": "42", "answer": "42"}]
+        >>> [rollout] = read_rollouts(rows, ground_truth="answer")
+        >>> rollout.columns["ground_truth"], [message.role for message in rollout.messages]
+        ('42', ['user', 'assistant'])
 
     Args:
-        lines: Lines with one rollout each; blank lines are skipped.
+        rows: Lines with one rollout each, of which blank ones are skipped; those of a JSON array;
+            or rows: dicts, a `datasets.Dataset`, a pandas data frame. See `Rollout.from_row`.
+        ground_truth: The column that has the ground truth; None is ``ground_truth``.
 
     Yields:
-        One rollout per line.
+        One rollout per line or row.
 
     Raises:
         RolloutError: A line isn't a rollout; the error has the line's number.
+        InvalidArgumentError: They aren't rows.
     """
-    for number, line in enumerate(lines, start=1):
-        if not line.isspace():
-            yield parse_line(number, line.encode() if isinstance(line, str) else line)
+    for rollout in rollouts_in(rows, ground_truth=ground_truth):
+        if isinstance(rollout, RolloutError):
+            raise rollout
+        yield rollout
+
+
+def rollouts_in(
+    rows: Iterable[Any], *, ground_truth: str | None = None
+) -> Iterator[Rollout | RolloutError]:
+    """Yield rollouts as `read_rollouts` does, and the errors of those that can't be read.
+
+    Raises:
+        InvalidArgumentError: They aren't rows.
+    """
+    if hasattr(rows, "iterrows"):  # a data frame of pandas
+        rows = rows.to_dict("records")  # type: ignore[attr-defined]
+    if isinstance(rows, Mapping | str | bytes):
+        raise InvalidArgumentError(
+            f"expected rows or lines, got {shown(rows)}; of a file pass the open file, of a dict "
+            "of splits one of them"
+        )
+    remaining = iter(rows)
+    for number, row in enumerate(remaining, start=1):
+        if type(row) is Rollout and ground_truth is None:
+            yield row
+        elif number == 1 and isinstance(row, str | bytes) and _begins_array(_encoded(row)):
+            rest = io.BytesIO(b"".join(map(_encoded, remaining)))
+            array = _read_whole(rest, _encoded(row), "a JSON array")
+            yield from rollouts_in(array, ground_truth=ground_truth)
+        elif not isinstance(row, str | bytes) or not row.isspace():
+            yield _rollout_of(row, number, ground_truth)
+
+
+def _encoded(line: bytes | str) -> bytes:
+    return line.encode() if isinstance(line, str) else line
+
+
+def _rollout_of(row: Any, number: int, ground_truth: str | None) -> Rollout | RolloutError:
+    if isinstance(row, Rollout):
+        row = {"id": row.id, **row.columns}
+    if not isinstance(row, Mapping | str | bytes):
+        raise InvalidArgumentError(
+            f"expected a Rollout, a dict or a line, got {row!r:.60}; convert a RolloutRecord with "
+            "record.to_rollout()"
+        )
+    try:
+        if isinstance(row, str | bytes):
+            return parse_line(number, _encoded(row), ground_truth=ground_truth)
+        return Rollout.from_row(dict(row), line=number, ground_truth=ground_truth)
+    except RolloutError as error:
+        return error
 
 
 # Groups ------------------------------------------------------------------------------------------
@@ -273,15 +341,22 @@ def read_batches(
     return lines_by_group(read(file))
 
 
-def groups_of(rollouts: Iterable[Rollout]) -> Iterator[list[Rollout]]:
-    """Yield the rollouts of each group, which must be consecutive.
+def groups_of(
+    rollouts: Iterable[Rollout | RolloutError],
+) -> Iterator[list[Rollout | RolloutError]]:
+    """Yield the rollouts of each group, which must be consecutive, and errors with those before.
 
     Raises:
         RolloutError: A group is split, or has too many rollouts.
     """
     numbered = enumerate(rollouts, start=1)
-    for group in _runs(numbered, lambda item: group_key(item[1].group)):
+    for group in _runs(numbered, _key_of_rollout):
         yield [rollout for _, rollout in group]
+
+
+def _key_of_rollout(numbered: tuple[int, Rollout | RolloutError]) -> Hashable:
+    rollout = numbered[1]
+    return UNREADABLE if isinstance(rollout, RolloutError) else group_key(rollout.group)
 
 
 def lines_by_group(lines: Iterable[Line]) -> Iterator[list[Line]]:

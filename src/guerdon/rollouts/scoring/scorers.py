@@ -7,17 +7,19 @@ import contextlib
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from numbers import Real
 from typing import Any, Self, TypeAlias, TypeVar
 
-from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
-from guerdon.rollouts.scoring.reading import groups_of
+from guerdon import _background
+from guerdon.errors import InvalidArgumentError, RolloutError
+from guerdon.rollouts.scoring.reading import groups_of, rollouts_in
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
 from guerdon.rubrics.containers import gates_of
 from guerdon.rubrics.copies import ROLLOUTS, RubricCopies
 from guerdon.rubrics.failure import describe_failure
+from guerdon.rubrics.functions.conversion import as_reward
 from guerdon.rubrics.functions.function import RewardFunction, failed
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.rubrics.replay import Replay, replay, replay_async
@@ -37,12 +39,8 @@ T = TypeVar("T")
 Arguments: TypeAlias = tuple[Any, Any, dict[str, Any]]
 
 
-class LoopRunningError(AsyncRubricError):
-    """An async reward was called where an event loop is running: no failure of the reward."""
-
-
 # Raised to the caller instead of being reported in a row.
-_PASSED_ON = (LoopRunningError, KeyboardInterrupt, GeneratorExit)
+_PASSED_ON = (KeyboardInterrupt, GeneratorExit)
 
 # Columns with arguments of their own.
 _CONVERSATION = frozenset(("messages", "rollouts_messages", "ground_truth", "ground_truths"))
@@ -52,7 +50,8 @@ class Scorer(ABC):
     """Scores rollouts with one reward. Use it as a context manager.
 
     An async reward runs in an event loop that is kept between rollouts, so that what belongs to
-    the loop, such as connections, survives; it is closed at the end.
+    the loop, such as connections, survives; it is closed at the end. Where a loop is running, as in
+    a notebook, it runs in the background loop.
 
     Attributes:
         fingerprint: The fingerprint of the reward and its parameters.
@@ -84,11 +83,7 @@ class Scorer(ABC):
             runner.close()
 
     def score(self, rollout: Rollout) -> ResultRow:
-        """Score a rollout, as a group of one if `takes_groups`.
-
-        Raises:
-            AsyncRubricError: The reward is async and an event loop is running in this thread.
-        """
+        """Score a rollout, as a group of one if `takes_groups`."""
         return self.score_group([rollout])[0]
 
     @abstractmethod
@@ -96,9 +91,6 @@ class Scorer(ABC):
         """Score several rollouts; those of a group together if `takes_groups`.
 
         Failures are reported in the rows, not raised.
-
-        Raises:
-            AsyncRubricError: The reward is async and an event loop is running in this thread.
         """
 
     def failed(self, error: RolloutError) -> ResultRow:
@@ -115,18 +107,13 @@ class Scorer(ABC):
             if stopped_by:
                 row["stopped_by"] = stopped_by
 
-    def _run(self, coroutine: Coroutine[Any, Any, T], name: str) -> T:
-        with contextlib.suppress(RuntimeError):
-            asyncio.get_running_loop()
-            coroutine.close()
-            raise LoopRunningError(
-                f"{name} is async, and an event loop is running in this thread; score rollouts "
-                "outside of it or in another thread"
-            )
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if asyncio._get_running_loop() is not None:  # as in a notebook
+            return _background.run(coroutine)
         self._runner = self._runner or asyncio.Runner()
         return self._runner.run(coroutine)
 
-    def _run_all(self, coroutines: Iterable[Coroutine[Any, Any, T]], name: str) -> list[T]:
+    def _run_all(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         """Run up to 32 at a time, and return what they return in order."""
         turns = asyncio.Semaphore(ROLLOUTS)
 
@@ -137,7 +124,7 @@ class Scorer(ABC):
         async def run_all() -> list[T]:
             return await asyncio.gather(*map(run, coroutines))
 
-        return self._run(run_all(), name)
+        return self._run(run_all())
 
 
 class RubricScorer(Scorer):
@@ -178,11 +165,7 @@ class RubricScorer(Scorer):
         return Replay(keeps_trees=self._keeps_trees)
 
     def score(self, rollout: Rollout) -> ResultRow:
-        """Score a rollout. Failures are reported in the row, not raised.
-
-        Raises:
-            AsyncRubricError: The rubric is async and an event loop is running in this thread.
-        """
+        """Score a rollout. Failures are reported in the row, not raised."""
         if self._is_async:
             return super().score(rollout)
         done = self._replay
@@ -195,15 +178,10 @@ class RubricScorer(Scorer):
         return self._row(rollout, done)
 
     def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
-        """Score several rollouts, in order; with an async tree or a judge, up to 32 at a time.
-
-        Raises:
-            AsyncRubricError: The rubric is async and an event loop is running in this thread.
-        """
-        # A judge can be called in sync code, too: inside a running loop, which can't run another.
-        if not self.scores_chunks or (not self._is_async and asyncio._get_running_loop()):
+        """Score several rollouts, in order; with an async tree or a judge, up to 32 at a time."""
+        if not self.scores_chunks:
             return [self.score(rollout) for rollout in rollouts]
-        return self._run_all(map(self._score_async, rollouts), type(self.rubric).__name__)
+        return self._run_all(map(self._score_async, rollouts))
 
     async def _score_async(self, rollout: Rollout) -> ResultRow:
         done = self._new_replay()
@@ -279,7 +257,8 @@ class FunctionScorer(Scorer):
         self.parameters = dict(parameters or {})
         for name in self.parameters:
             if name in _CONVERSATION or not function.parameters.takes(name):
-                accepted = ", ".join(sorted(function.parameters.named)) or "no parameters"
+                names = function.parameters.accepted or function.parameters.named
+                accepted = ", ".join(sorted(names)) or "no parameters"
                 raise InvalidArgumentError(
                     f"{function.__name__} has no parameter {name!r}; it accepts {accepted}"
                 )
@@ -291,16 +270,7 @@ class FunctionScorer(Scorer):
         An async function scores up to 32 at a time.
 
         Failures are reported in the rows, not raised.
-
-        Raises:
-            AsyncRubricError: The function is async and an event loop is running in this thread.
         """
-        for rollout in rollouts:
-            if not isinstance(rollout, Rollout):
-                raise InvalidArgumentError(
-                    f"expected a Rollout, got {rollout!r:.60}; convert a RolloutRecord with "
-                    "record.to_rollout()"
-                )
         if self.takes_groups:
             [results] = self._evaluate([_batch_arguments(rollouts)])
             if isinstance(results, EvaluateResult):  # it couldn't be called
@@ -316,7 +286,7 @@ class FunctionScorer(Scorer):
     def _evaluate(self, calls: Sequence[Arguments]) -> list[Any]:
         """What the function returned for each call; an invalid result if it couldn't be called."""
         if self.function.is_async:
-            return self._run_all((self._await(*call) for call in calls), self.function.__name__)
+            return self._run_all(self._await(*call) for call in calls)
         return [self._call(*call) for call in calls]
 
     def _call(self, messages: Any, ground_truth: Any, columns: dict[str, Any]) -> Any:
@@ -523,7 +493,7 @@ class SandboxScorer(FunctionScorer):
 
 
 def scorer_of(
-    reward: Rubric | RewardFunction,
+    reward: Rubric | RewardFunction | Callable[..., Any],
     parameters: dict[str, Any] | None = None,
     *,
     keeps_trees: bool = False,
@@ -531,13 +501,16 @@ def scorer_of(
     """The scorer of a reward.
 
     Args:
-        reward: A rubric or a reward function.
+        reward: A rubric, a reward function, or a function that becomes one of them.
         parameters: Keyword arguments for a reward function.
         keeps_trees: Whether the rows of a rubric have ``trees``.
 
     Raises:
         InvalidArgumentError: The reward has no parameter of such a name.
+        RubricDefinitionError: It is no reward.
+        RewardFunctionError: It is a function with invalid parameters.
     """
+    reward = as_reward(reward)
     if isinstance(reward, RewardFunction):
         return FunctionScorer(reward, parameters)
     _refuse_parameters(parameters)
@@ -552,9 +525,10 @@ def _refuse_parameters(parameters: dict[str, Any] | None) -> None:
 
 
 def score_rollouts(
-    reward: Rubric | RewardFunction,
-    rollouts: Iterable[Rollout],
+    reward: Rubric | RewardFunction | Callable[..., Any],
+    rollouts: Iterable[Any],
     *,
+    ground_truth: str | None = None,
     score_failed: bool = False,
 ) -> Iterator[ResultRow]:
     """Score rollouts, in order.
@@ -566,41 +540,47 @@ def score_rollouts(
         [1.0, 1.0]
 
     Args:
-        reward: A rubric, which is reset before each rollout, or a reward function. A batch
-            function scores the rollouts of a group together; they must be consecutive.
-        rollouts: Any number of rollouts; one, or one group, is in memory at a time. With an async
-            reward or a judge 32 are, which are scored concurrently.
+        reward: A rubric, which is reset before each rollout, or a reward function, or a function
+            of messages or of a step. A batch function scores the rollouts of a group together; they
+            must be consecutive. An async reward is also scored where an event loop is running, as
+            in a notebook, which waits meanwhile.
+        rollouts: Any number of rollouts, or of rows or lines, as in `read_rollouts`; one, or one
+            group, is in memory at a time. With an async reward or a judge 32 are, which are scored
+            concurrently.
+        ground_truth: The column that has the ground truth; None is ``ground_truth``.
         score_failed: Whether to score episodes that ended with an error; by default their rows
             are invalid.
 
     Yields:
-        One row per rollout. Failures are reported in the rows.
+        One row per rollout. Failures are reported in the rows, as are rows that can't be read.
 
     Raises:
         RolloutError: The reward is a batch function and a group is split.
+        RubricDefinitionError: The reward is a function that can't be one as it is; the error says
+            how to convert it.
+        RewardFunctionError: The same, for a function of messages.
     """
     with scorer_of(reward) as scorer:
+        read = rollouts_in(rollouts, ground_truth=ground_truth)
         if scorer.takes_groups or scorer.scores_chunks:
-            remaining = iter(rollouts)
+            remaining = (unless_failed(each, score_failed) for each in read)
             chunks = iter(lambda: list(itertools.islice(remaining, ROLLOUTS)), [])
-            for group in groups_of(rollouts) if scorer.takes_groups else chunks:
-                yield from score_together(
-                    scorer, [unless_failed(each, score_failed) for each in group]
-                )
+            for group in groups_of(remaining) if scorer.takes_groups else chunks:
+                yield from score_together(scorer, group)
             return
-        for rollout in rollouts:
-            failure = rollout.failure if not score_failed and "ended" in rollout.columns else None
-            if failure is None:
-                yield scorer.score(rollout)
-            else:
-                yield scorer.failed(RolloutError(failure, row=rollout.columns))
+        for each in read:
+            if isinstance(each, Rollout) and "ended" in each.columns:
+                each = unless_failed(each, score_failed)
+            yield scorer.score(each) if isinstance(each, Rollout) else scorer.failed(each)
 
 
 def unless_failed(
-    rollout: Rollout, score_failed: bool, *, line: int | None = None
+    rollout: Rollout | RolloutError, score_failed: bool, *, line: int | None = None
 ) -> Rollout | RolloutError:
     """The rollout; an error if its episode failed and such episodes aren't scored."""
-    failure = None if score_failed else rollout.failure
+    if isinstance(rollout, RolloutError) or score_failed:
+        return rollout
+    failure = rollout.failure
     return rollout if failure is None else RolloutError(failure, line=line, row=rollout.columns)
 
 

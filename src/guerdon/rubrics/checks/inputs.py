@@ -87,7 +87,9 @@ def ground_truth_of(observation: object) -> Any:
         value = field_of(holder, "ground_truth")
         if value is not None:
             return value
+    columns = ", ".join(map(str, metadata)) if isinstance(metadata, dict) else "nothing"
     raise MissingInputError(
         f"the observation ({type(observation).__name__}) has no ground truth: set "
-        "observation.metadata['ground_truth'] or observation.ground_truth"
+        "observation.metadata['ground_truth'] or observation.ground_truth, or name the column of "
+        f"recorded rollouts with --ground-truth; its metadata has {columns}"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from guerdon.rubrics.copies import RubricCopies
 from guerdon.rubrics.function import RubricLike, as_rubric
-from guerdon.rubrics.functions.function import RewardFunction, failed
+from guerdon.rubrics.functions.function import RewardFunction, failed, takes_messages
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
@@ -51,6 +51,22 @@ def as_reward_function(rubric: RubricLike, *, prefer_async: bool = False) -> Rew
     if isinstance(rubric, RewardFunction):
         return rubric
     return _RubricRewardFunction(as_rubric(rubric), prefer_async)
+
+
+def as_reward(reward: Any) -> Rubric | RewardFunction:
+    """Return a reward unchanged, or make one of a function: of messages, or of a step.
+
+    Example:
+        >>> as_reward(lambda messages: float(len(messages)))
+        <pointwise reward function <lambda>>
+
+    Raises:
+        RubricDefinitionError: It is neither.
+        RewardFunctionError: It is a function of messages that has invalid parameters.
+    """
+    if isinstance(reward, RewardFunction):
+        return reward
+    return RewardFunction(reward) if takes_messages(reward) else as_rubric(reward)
 
 
 class _RubricRewardFunction(RewardFunction):

@@ -21,12 +21,13 @@ from pydantic import ValidationError
 
 from guerdon._validation import as_score, check_choice, check_list, shown
 from guerdon.errors import GuerdonError, RewardFunctionError
+from guerdon.rubrics.conventions import refusal
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.rubric import rubric_of
 from guerdon.rubrics.pickling import files_of, is_importable, made_after
 from guerdon.rubrics.rubric import Rubric
-from guerdon.rubrics.state import fingerprint_of
+from guerdon.rubrics.state import fingerprint_of, unwrapped
 from guerdon.types.evaluate_result import EvaluateResult, StepOutput
 from guerdon.types.message import read_messages
 
@@ -88,7 +89,8 @@ class RewardFunction:
         functools.update_wrapper(self, function, updated=())
         if not hasattr(self, "__name__"):
             self.__name__ = self.__qualname__ = type(function).__name__
-        code = getattr(function, "__code__", None)
+        written = getattr(function, "function", function)  # that of another library
+        code = getattr(unwrapped(written), "__code__", None)
         file = getattr(code, "co_filename", None)
         # Errors contain the line in a user's file, not in this package.
         self._file: str | None = None if file is None or file.startswith(_PACKAGE) else file
@@ -272,7 +274,8 @@ def reward_function(
             parameter.
 
     Raises:
-        RewardFunctionError: The function takes no messages, or those of another mode.
+        RewardFunctionError: The function takes no messages, or those of another mode, or is called
+            differently in its own library, such as TRL; the error names the conversion.
     """
     if function is None:
         return lambda function: RewardFunction(function, mode)
@@ -293,6 +296,7 @@ class Parameters:
         named: The names of all others.
         takes_all: Whether it has ``**kwargs``.
         first: The name of the messages if they come first, which no other argument can have.
+        accepted: The only names of further arguments that a function of another library takes.
     """
 
     mode: Mode
@@ -301,9 +305,12 @@ class Parameters:
     named: frozenset[str]
     takes_all: bool
     first: str | None = None
+    accepted: frozenset[str] | None = None
 
     def takes(self, name: str) -> bool:
         """Return whether an argument of that name reaches the function."""
+        if self.accepted is not None:
+            return name in self.accepted
         return self.takes_all or name in self.named
 
     def arguments(self, ground_truth: Any, others: dict[str, Any]) -> dict[str, Any]:
@@ -345,6 +352,9 @@ def parameters_of(function: Callable[..., Any], mode: GivenMode | None = None) -
     )
     positional = only_positional + either
     modes = _modes_named_in(parameters)
+    refused = refusal(function, takes_step=False)
+    if refused is not None:
+        raise RewardFunctionError(refused)
     found = _mode_of(name, parameters, positional, wanted)
     messages = MESSAGES[found] if modes else positional[0]
     comes_first = positional[:1] == [messages]
@@ -402,8 +412,8 @@ def _mode_of(
     if mode is None or not positional:
         raise RewardFunctionError(
             f"{name}({', '.join(parameters)}) takes no 'messages' (one conversation) and no "
-            "'rollouts_messages' (a list of them); rename its first parameter, or set the mode "
-            "with @reward_function(mode=…)"
+            "'rollouts_messages' (a list of them); it is called with Message objects: rename its "
+            "first parameter"
         )
     return mode
 

@@ -6,10 +6,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from guerdon._loading import code_failed, load_object
+from guerdon._loading import code_failed, library_of, load_object
 from guerdon._validation import shown
-from guerdon.errors import GuerdonError, LoadError
-from guerdon.rubrics.function import as_rubric
+from guerdon.errors import GuerdonError, LoadError, RubricDefinitionError
+from guerdon.rubrics.conventions import refusal
+from guerdon.rubrics.functions import libraries
+from guerdon.rubrics.functions.conversion import as_reward
 from guerdon.rubrics.functions.function import RewardFunction, takes_messages
 from guerdon.rubrics.rubric import Rubric
 
@@ -27,7 +29,8 @@ def load_reward(spec: str) -> Rubric | RewardFunction:
     Args:
         spec: ``module:name`` or ``file.py:name`` of a rubric, of a rubric class or a factory that
             needs no arguments, of a function ``f(action, observation) -> float``, or of a reward
-            function on ``messages``.
+            function on ``messages``. ``trl:``, ``verl:``, ``verifiers:`` or ``openrlhf:`` before it
+            names a function of that library, as in ``trl:rewards.py:correct``.
 
     Returns:
         A rubric; or a `RewardFunction`, which `as_rubric` turns into one.
@@ -49,15 +52,20 @@ def reward_of(found: Any, spec: str) -> Rubric | RewardFunction:
     Raises:
         LoadError: It is not a reward and makes none.
     """
-    if isinstance(found, type) and not issubclass(found, Rubric):
+    library, _ = library_of(spec)
+    if library is None and isinstance(found, type) and not issubclass(found, Rubric):
         raise LoadError(f"{spec}: {found.__name__} is a class, but not a Rubric", spec=spec)
     is_reward = isinstance(found, Rubric | RewardFunction) or takes_messages(found)
-    if not is_reward and (isinstance(found, type) or is_factory(found)):
+    is_made = isinstance(found, type) or (library is None and is_factory(found))
+    if not is_reward and is_made:
         found = _made(spec, found)
     try:
-        if isinstance(found, RewardFunction):
-            return found
-        return RewardFunction(found) if takes_messages(found) else as_rubric(found)
+        if library is not None:
+            return getattr(libraries, f"from_{library}")(found)  # type: ignore[no-any-return]
+        is_ours = isinstance(found, Rubric | RewardFunction)
+        if not is_ours and (refused := refusal(found, takes_step=True, spec=spec)):
+            raise RubricDefinitionError(refused)
+        return as_reward(found)
     except GuerdonError as error:
         raise LoadError(f"{spec}: {error}", spec=spec) from error
 

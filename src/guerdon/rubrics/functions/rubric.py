@@ -32,7 +32,8 @@ def rubric_of(function: Any) -> Rubric:
     if function.mode == "batch":
         raise RubricDefinitionError(
             f"{function.__name__} compares the rollouts of a batch, and a rubric sees only one "
-            "rollout; pass the function itself to `guerdon score`"
+            "rollout; pass the function itself to `guerdon score`, or convert one of TRL with "
+            "mode='pointwise'"
         )
     return (_AsyncRewardFunctionRubric if function.is_async else RewardFunctionRubric)(function)
 
