@@ -23,7 +23,7 @@ has none, and a box that was never closed was cut off too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -54,6 +54,10 @@ _IS = (
     r"(?:,?\s{1,3}(?:therefore|thus|hence|then|so|simply|just|now|actually|also|indeed|probably"
     r"|likely|clearly|still|in\sfact)\b,?){0,2}\s?[:：]?"
 )
+_USUAL_LINE = re.compile(
+    r"[>*_ ]{0,6}+(?:####|#{0,4} ?(?:A|(?:[Ff]inal )?[Aa]nswer)[*_]{0,3}:)[*_ ]{0,4}"
+    r"(\$?[0-9]+)[*_]{0,3}"
+)
 _OPENING = re.compile(
     r"(?<![\w/])(?P<article>(?:the|my|our)\s{1,3})?"
     r"(?P<quality>(?:(?:final|correct|right|best|numerical|exact|short)\s{1,3}){0,2})\Z",
@@ -71,9 +75,7 @@ _LABEL = re.compile(
     """,
     re.VERBOSE,
 )
-# What each label contains, and how far behind its start; found at once in a long text.
-_KEYS = {"ns": 1, "NS": 1, "####": 0, "A:": 0, "A：": 0, "A*": 0, "A_": 0, "A :": 0,
-         "option": 0, "choice": 0}  # fmt: skip
+_KEY_WORD = re.compile(r"[Aa]ns|ANS|A\s?[*_]{0,3}[:：]|(?:option|choice)\b")
 _LABEL_ALONE = re.compile(
     r"(?i)(?:the\s|my\s)?(?:(?:final|correct)\s)?ans(?:wer)?(?:</\w{1,10}>|[\s*_`|\]}])*+"
 )
@@ -104,6 +106,7 @@ _BOX = re.compile(
     r"|(?P<tag><(?:final[_ -]?)?answer>|\[answer\](?!\W{0,4}[:：]))",
     re.IGNORECASE,
 )
+_TAG = re.compile(r"(?i)(?<=[<_ \[-])answer[>\]]")
 _BARE_END = re.compile(r"[$\\\n]|[.!?](?=\s|$)")
 _TAG_END = re.compile(r"[<\[]/(?:final[_ -]?)?answer[>\]]", re.IGNORECASE)
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -130,6 +133,9 @@ def extract_answer(text: str, *, reasoning_tags: Sequence[str] = REASONING_TAGS)
         True
     """
     text = answer_part(text, reasoning_tags)
+    usual = _USUAL_LINE.fullmatch(text, text.rfind("\n") + 1)
+    if usual is not None:
+        return usual[1]
     start, stated = _last_statement(text, *_last_box(text))
     if start < 0:
         whole = text.strip()
@@ -143,21 +149,22 @@ def extract_answer(text: str, *, reasoning_tags: Sequence[str] = REASONING_TAGS)
 def answer_part(text: str, reasoning_tags: Sequence[str]) -> str:
     """Return a text without reasoning and fenced code; an answer alone in a fence stays."""
     text = split_reasoning(text, reasoning_tags)[1]
-    if "```" in text or "~~~" in text:
+    if ("`" in text and "```" in text) or ("~" in text and "~~~" in text):
         return without_fences(text, kept=_is_answer_in_fence)
     return text
 
 
 def _is_answer_in_fence(above: str, inside: str) -> bool:
     """Whether the only line in a fence is an answer, as the line above or the line itself says."""
-    statements = _statements(above, f"{above}\n{inside}", len(above), _KEYS)
+    statements = _statements(above, f"{above}\n{inside}", len(above))
     return inside.startswith("\\boxed") or (bool(statements) and statements[-1].content == inside)
 
 
 def _last_box(text: str) -> tuple[int, str | None]:
     """The start of the last box (-1: none), and its content (None: never closed)."""
-    has_tags = "SWER" in text or "nswer>" in text or "nswer]" in text
-    last = 0 if has_tags else max(text.rfind("\\boxed"), text.rfind("\\fbox"))
+    last = max(text.rfind("\\boxed"), text.rfind("\\fbox")) if "\\" in text else -1
+    if ("<" in text or "[" in text) and _TAG.search(text):
+        last = 0
     # Nearly always the last box is the answer; otherwise all are read, from the last one.
     for begin in dict.fromkeys((last, 0)) if last >= 0 else ():
         limit = len(text)
@@ -193,13 +200,14 @@ def _last_statement(text: str, start: int, stated: str | None) -> tuple[int, str
     If there is neither, those of the last sentence that states an answer; if there is none, -1.
     """
     denied: set[str] = set()
-    keys = [key for key in _KEYS if key in text]
-    after, end = start, len(text)
-    while keys and end > after:
+    after, end = start, len(text) if _may_state(text) else start
+    while end > after:
         begin = text.rfind("\n", 0, end) + 1
         line = text[begin:end]
-        for label in reversed(_statements(line, text, end, keys)):
+        for label in reversed(_statements(line, text, end) if _may_state(line) else []):
             content = _cleaned(label.content)
+            if begin + label.offset < after:
+                break
             if label.denied:
                 denied.add(content)
             elif label.explicit and content not in denied:
@@ -217,20 +225,28 @@ class _Statement(NamedTuple):
     denied: bool = False
 
 
-def _statements(line: str, text: str, end: int, keys: Iterable[str]) -> list[_Statement]:
+def _may_state(text: str) -> bool:
+    """Whether a text may contain a label, at once."""
+    return (
+        "ns" in text
+        or ("A" in text and ("NS" in text or _KEY_WORD.search(text) is not None))
+        or ("#" in text and "####" in text)
+        or "correct" in text
+        or "best" in text
+    )
+
+
+def _statements(line: str, text: str, end: int) -> list[_Statement]:
     """What the labels of a line say, in order.
 
     Args:
         line: The line.
         text: The text that it is in, for what is below it.
         end: Where it ends there.
-        keys: Those of `_KEYS` that the text contains.
     """
-    places = [index - _KEYS[key] for key in keys if key in line for index in _all(key, line)]
-    if not places:
-        return []
     begin = _DECORATION.match(line).end()  # type: ignore[union-attr]
-    labels = [*filter(None, (_label_at(line, place, begin) for place in sorted({*places})))]
+    words = _KEY_WORD.finditer(line)
+    labels = [*filter(None, (_label_at(line, word.start(), begin) for word in words))]
     below = _below(text, end)
     statements: list[_Statement] = []
     explicit = False
@@ -254,13 +270,6 @@ def _statements(line: str, text: str, end: int, keys: Iterable[str]) -> list[_St
     return statements
 
 
-def _all(key: str, line: str) -> Iterator[int]:
-    index = line.find(key)
-    while index >= 0:
-        yield index
-        index = line.find(key, index + 1)
-
-
 def _label_at(line: str, place: int, begin: int) -> re.Match[str] | None:
     """The label at a place in a line, if it stands at the start of a line or a sentence.
 
@@ -269,7 +278,9 @@ def _label_at(line: str, place: int, begin: int) -> re.Match[str] | None:
         place: Where the label's key word begins.
         begin: Where the line begins behind its decoration.
     """
-    label = _LABEL.match(line, place) if place >= 0 else None
+    label = _LABEL.match(line, place)
+    if label and place == begin and not label["choice"]:
+        return label
     opening = label and _OPENING.search(line, max(place - _BEFORE, 0), place)
     if not label or not opening or (label["choice"] and not opening["quality"]):
         return None

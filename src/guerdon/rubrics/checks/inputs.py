@@ -5,11 +5,14 @@ The two readers run once per check in a hot loop, so each has a fast path for th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from guerdon.errors import MissingInputError
+from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import Checked
 from guerdon.types.content import is_text_part, text_or_parts
+from guerdon.types.reasoning import REASONING_TAGS, check_reasoning_tags, split_reasoning
 
 
 def field_of(holder: object, name: str) -> Any:
@@ -71,7 +74,7 @@ def ground_truth_of(observation: object) -> Any:
         observation: An object with attributes, or a mapping.
 
     Returns:
-        The ground truth, of any type but None.
+        The ground truth, of any type but None; a number of numpy is one of Python.
 
     Raises:
         MissingInputError: There is no ground truth, or it is None.
@@ -82,12 +85,51 @@ def ground_truth_of(observation: object) -> Any:
     """
     metadata = getattr(observation, "metadata", None)
     if type(metadata) is dict and metadata.get("ground_truth") is not None:
-        return metadata["ground_truth"]
+        return plain_value(metadata["ground_truth"])
     for holder in (field_of(observation, "metadata"), observation):
         value = field_of(holder, "ground_truth")
         if value is not None:
-            return value
+            return plain_value(value)
     raise MissingInputError(
         f"the observation ({type(observation).__name__}) has no ground truth: set "
         "observation.metadata['ground_truth'] or observation.ground_truth"
     )
+
+
+def plain_value(value: Any) -> Any:
+    """Return a scalar of numpy, or its array of one value, as a value of Python; others unchanged.
+
+    A float is the one that numpy shows: `numpy.float32(0.1)` is 0.1.
+
+    Example:
+        >>> import numpy as np
+        >>> plain_value(np.float32(0.1)), plain_value(np.array(18)), plain_value("18")
+        (0.1, 18, '18')
+    """
+    if type(value) is str or getattr(value, "shape", None) != ():
+        return value
+    item = value.item()
+    is_numpy = type(value).__module__ == "numpy"
+    return float(str(value)) if is_numpy and isinstance(item, float) else item
+
+
+class AnswerCheck(Rubric):
+    """The base of checks that look for an answer, which reasoning never is.
+
+    Args:
+        field: The attribute or key of the action that contains the text.
+        reasoning_tags: The tags around reasoning, as for `split_reasoning`.
+    """
+
+    reasoning_tags = Checked(check_reasoning_tags)
+
+    def __init__(
+        self, *, field: str = "content", reasoning_tags: Sequence[str] = REASONING_TAGS
+    ) -> None:
+        super().__init__()
+        self.field = field
+        self.reasoning_tags = reasoning_tags
+
+    def answer_of(self, action: Any) -> str:
+        """Return the text of an action without its reasoning."""
+        return split_reasoning(text_of(action, self.field), self.reasoning_tags)[1]
