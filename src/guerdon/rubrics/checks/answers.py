@@ -44,7 +44,7 @@ _LEADS = (
 )
 _BOUNDARY = re.compile(rf"(?:[.!?;:,…—–)\]$*_\"'][\s*_\"')]*|\b(?:{_LEADS})[\s*_]+)\Z", re.IGNORECASE)
 _CONDITION = re.compile(
-    r"\b(?:if|whether|suppose|supposing|assume|assuming|unless|until|imagine|n't|not|why|how)"
+    r"(?:n't|\b(?:if|whether|suppose|supposing|assum\w+|unless|until|imagine|not|why|how))"
     r"(?:\s(?:think|believe|say|mean|sure|clear))?(?:\sthat)?[\s*_]*\Z",
     re.IGNORECASE,
 )
@@ -52,11 +52,11 @@ _BEFORE = 40  # how many characters before a label are looked at
 _IS = (
     r"(?:is|was|must\sbe|should\sbe|would\sbe|will\sbe|equals|comes\s(?:out\s)?to|turns\sout\sto\sbe)\b"
     r"(?:,?\s{1,3}(?:therefore|thus|hence|then|so|simply|just|now|actually|also|indeed|probably"
-    r"|likely|clearly|still|in\sfact)\b,?){0,2}\s?[:：]?"
+    r"|(?:most\s)?likely|clearly|still|in\sfact)\b,?){0,2}\s?[:：]?"
 )
 _USUAL_LINE = re.compile(
     r"[>*_ ]{0,6}+(?:####|#{0,4} ?(?:A|(?:[Ff]inal )?[Aa]nswer)[*_]{0,3}:)[*_ ]{0,4}"
-    r"(\$?[0-9]+)[*_]{0,3}"
+    r"(-?\$?[0-9](?:[0-9.,]*[0-9])?)[*_]{0,3}"
 )
 _OPENING = re.compile(
     r"(?<![\w/])(?P<article>(?:the|my|our)\s{1,3})?"
@@ -69,9 +69,9 @@ _LABEL = re.compile(
         (?:\s(?:to|for|of|in)\s[^.!?:：=\n]{{1,60}}?)??
         (?:\s?\([^()\n]{{1,40}}\))?
         (?:</\w{{1,10}}>|[\s*_`)\]}}]){{0,8}}+
-        (?:(?P<strong>[:：])
+        (?:(?P<strong>[:：]|(?<=ns\.\s))
           | (?P<weak>=>?|[→⇒|]|(?<=\s)[-–—]\s)
-          | (?<=[\s*_])(?P<says>{_IS})))
+          | (?P<says>(?<=[\s*_]){_IS}|['’]s\s)))
     """,
     re.VERBOSE,
 )
@@ -84,7 +84,7 @@ _SENTENCE_END = re.compile(r"(?<!approx)(?<!\bRs)(?<!\bNo)[.!?](?=[\s*_`\"'”)]
 _REMARK = re.compile(
     r"""(?ix)\W*(?:(?:[0-9.,]+\s?%|a|an|very|quite|also|now|really|indeed|definitely|certainly
       |completely|totally|absolutely|most|more|exactly|clearly|likely|probably|already|not)\s+)*
-      (?:in?correct|right|wrong|reasonable|plausible|final|valid|verified|confirmed|consistent|clear
+      (?:(?:in)?correct|right|wrong|reasonable|plausible|final|valid|verified|confirmed|consistent|clear
       |obvious|simple|sensible|sound|true|accurate|complete|unique|good|fine|as\s+follows|below|above
       |given|shown|found|obtained|computed|calculated|rounded|expressed|written|stated|boxed
       |in\s(?:dollars|units|the|terms|line)|based|the\s(?:same|one|number\sof|value\sof|sum\sof)
@@ -95,9 +95,10 @@ _REMARK = re.compile(
 _DENIAL = re.compile(r"(?i)\W*(?:definitely |certainly |clearly )?not\b\W*")
 _PROSE = re.compile(r"\W*[A-Za-z]{2,}\s+\w|[^\\\w]*[A-Z]?[a-z]{3,}\s*$")
 _OPTION = re.compile(r"\W{0,3}[A-Z][).:]\s")
+_CONTRAST = re.compile(r",\s+(?:and\s+)?not\s|,?\s+(?:rather\s+than|instead\s+of)\s")
 _EMPTY = " \t\r*_`$|"
 _RULE = re.compile(r"[\s|:*_~$`-]*|\s*\\[\[(]\s*|\s*\\begin\{\w{1,20}\*?\}\s*")
-_TAGS = re.compile(r"\A(?:<\w[^<>]{0,80}>){1,4}|(?:</?\w[^<>]{0,80}>){1,4}\Z")
+_TAGS = re.compile(r"\A(?:<[A-Za-z][^<>]{0,80}>){1,4}|(?:</?[A-Za-z][^<>]{0,80}>){1,4}\Z")
 _WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
 _BULLET = re.compile(r"[\s>]*(?:[-*+•·–]|[0-9]{1,2}[.)]|\([a-z]\))\s+")
 
@@ -260,7 +261,7 @@ def _statements(line: str, text: str, end: int) -> list[_Statement]:
         if denial is not None:
             denied, _, content = content[denial.end() :].partition(" but ")
             statements.append(_Statement(label.start(), denied, explicit, denied=True))
-        if _counts(label, content, below):
+        if (content or denial is None) and _counts(label, content, below):
             statements.append(_Statement(label.start(), content, explicit))
     if not labels and _LABEL_ALONE.fullmatch(line, begin) and _is_terse(below):
         statements.append(_Statement(begin, below, explicit=True))
@@ -331,7 +332,7 @@ def _line_end(text: str, begin: int) -> int:
 
 def _cleaned(content: str) -> str:
     """Strip decoration and closing exclamation marks; in a box they would be a factorial."""
-    content = content.strip(" \t\r\n*_`").lstrip("})]:： ")
+    content = _CONTRAST.split(content, maxsplit=1)[0].strip(" \t\r\n*_`").lstrip("})]:： ")
     if "<" in content:
         content = _TAGS.sub("", content)
     if content.count("|") == 1:

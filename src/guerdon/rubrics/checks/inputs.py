@@ -108,9 +108,8 @@ def plain_value(value: Any) -> Any:
     """
     if type(value) is str or getattr(value, "shape", None) != ():
         return value
-    item = value.item()
-    is_numpy = type(value).__module__ == "numpy"
-    return float(str(value)) if is_numpy and isinstance(item, float) else item
+    is_float = type(value).__module__ == "numpy" and value.dtype.kind == "f"
+    return float(str(value)) if is_float else value.item()
 
 
 class AnswerCheck(Rubric):
