@@ -50,7 +50,8 @@ class PythonCompiles(AnswerCheck):
         fenced: bool = True,
         reasoning_tags: Sequence[str] = REASONING_TAGS,
     ) -> None:
-        super().__init__(field=field, reasoning_tags=reasoning_tags)
+        super().__init__(reasoning_tags)
+        self.field = field
         self.fenced = fenced
 
     def forward(self, action: Any, observation: Any) -> float:

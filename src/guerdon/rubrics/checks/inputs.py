@@ -115,20 +115,23 @@ def plain_value(value: Any) -> Any:
 class AnswerCheck(Rubric):
     """The base of checks that look for an answer, which reasoning never is.
 
+    A subclass sets `field`, the attribute or key of the action that contains the text.
+
     Args:
-        field: The attribute or key of the action that contains the text.
         reasoning_tags: The tags around reasoning, as for `split_reasoning`.
     """
 
+    field: str
     reasoning_tags = Checked(check_reasoning_tags)
 
-    def __init__(
-        self, *, field: str = "content", reasoning_tags: Sequence[str] = REASONING_TAGS
-    ) -> None:
+    def __init__(self, reasoning_tags: Sequence[str]) -> None:
         super().__init__()
-        self.field = field
         self.reasoning_tags = reasoning_tags
 
     def answer_of(self, action: Any) -> str:
         """Return the text of an action without its reasoning."""
         return split_reasoning(text_of(action, self.field), self.reasoning_tags)[1]
+
+    def __repr__(self) -> str:
+        # The usual tags would fill the line.
+        return super().__repr__().replace(f"reasoning_tags={REASONING_TAGS!r:.60}, ", "")

@@ -71,9 +71,10 @@ class NumericAnswer(AnswerCheck):
         field: str = "content",
         reasoning_tags: Sequence[str] = REASONING_TAGS,
     ) -> None:
-        super().__init__(field=field, reasoning_tags=reasoning_tags)
+        super().__init__(reasoning_tags)
         self.expected = expected
         self.tolerance = tolerance
+        self.field = field
 
     @property
     def expected(self) -> str | float | None:

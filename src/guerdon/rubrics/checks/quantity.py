@@ -200,14 +200,14 @@ def read_quantity(text: str) -> Quantity | None:
         return Quantity(Fraction(int(text)))
     if not text or len(text) > MAX_NUMBER_LENGTH:
         return None
-    text = _without_remark(_undecorated(_last_member(_in_plain_signs(text))))
+    text = _without_remark(_undecorated(_last_member(plain_signs(text))))
     number = _NUMBER.match(text)
     if number is None or not _is_number(number):
         return None
     return _with_unit(_value(number), text[number.end() :], number["currency"].strip())
 
 
-def _in_plain_signs(text: str) -> str:
+def plain_signs(text: str) -> str:
     """Replace LaTeX, HTML, powers and signs of Unicode by what `_NUMBER` reads."""
     if not text.isascii():
         text = _RAISED.sub(_raised, text.translate(_CHARACTERS))

@@ -60,8 +60,9 @@ class ValidJson(AnswerCheck):
         fenced: bool = True,
         reasoning_tags: Sequence[str] = REASONING_TAGS,
     ) -> None:
-        super().__init__(field=field, reasoning_tags=reasoning_tags)
+        super().__init__(reasoning_tags)
         self.schema = schema
+        self.field = field
         self.fenced = fenced
 
     @property

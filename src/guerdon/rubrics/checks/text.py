@@ -131,8 +131,9 @@ class ExactMatch(AnswerCheck):
         ignore_case: bool = False,
         reasoning_tags: Sequence[str] = REASONING_TAGS,
     ) -> None:
-        super().__init__(field=field, reasoning_tags=reasoning_tags)
+        super().__init__(reasoning_tags)
         self.expected = expected
+        self.field = field
         self.strip = strip
         self.ignore_case = ignore_case
 
