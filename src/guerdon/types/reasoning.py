@@ -49,8 +49,8 @@ def split_reasoning(text: str, tags: Sequence[str] = REASONING_TAGS) -> tuple[st
         ('A: 18', '')
     """
     starts, pattern, closings = _marks(tuple(tags))
-    for start, search in starts:
-        if start in text and search(text) is not None:
+    for first, search in starts:
+        if first in text and search(text) is not None:
             break
     else:
         return "", text

@@ -42,7 +42,9 @@ _LEADS = (
     r"so|thus|hence|therefore|finally|then|now|and|but|wait|no|actually|instead|correction|sorry"
     r"|oops|hmm|ok|okay|well|is|here's|that|gives?|gets?|obtain|have|think|believe|conclude"
 )
-_BOUNDARY = re.compile(rf"(?:[.!?;:,…—–)\]$*_\"'][\s*_\"')]*|\b(?:{_LEADS})[\s*_]+)\Z", re.IGNORECASE)
+_BOUNDARY = re.compile(
+    rf"(?:[.!?;:,…—–)\]$*_\"'][\s*_\"')]*|\b(?:{_LEADS})[\s*_]+)\Z", re.IGNORECASE
+)
 _CONDITION = re.compile(
     r"(?:n't|\b(?:if|whether|suppose|supposing|assum\w+|unless|until|imagine|not|why|how))"
     r"(?:\s(?:think|believe|say|mean|sure|clear))?(?:\sthat)?[\s*_]*\Z",
@@ -301,7 +303,9 @@ def _counts(label: re.Match[str], content: str, below: str) -> bool:
     if label["says"]:
         return content.strip() == "" or not _REMARK.match(content[:100])
     if label["weak"]:
-        return read_quantity(content) is not None or ("=" not in label["weak"] and _is_terse(content))
+        return read_quantity(content) is not None or (
+            "=" not in label["weak"] and _is_terse(content)
+        )
     return True
 
 

@@ -6,7 +6,7 @@ The two readers run once per check in a hot loop, so each has a fast path for th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from guerdon.errors import MissingInputError
 from guerdon.rubrics.rubric import Rubric
@@ -135,3 +135,24 @@ class AnswerCheck(Rubric):
     def __repr__(self) -> str:
         # The usual tags would fill the line.
         return super().__repr__().replace(f"reasoning_tags={REASONING_TAGS!r:.60}, ", "")
+
+
+class ExpectedAnswer(AnswerCheck):
+    """The base of checks that compare an answer with `expected`, or else with the ground truth."""
+
+    reads: tuple[str, ...] = ("ground_truth",)
+    state_names: ClassVar[tuple[str, ...]] = ("expected",)
+
+    @property
+    def expected(self) -> Any:
+        """The right answer; None for the ground truth."""
+        return self._expected
+
+    @expected.setter
+    def expected(self, value: Any) -> None:
+        self._expected = self.checked(plain_value(value))
+        self.reads = () if value is not None else type(self).reads
+
+    def checked(self, value: Any) -> Any:
+        """Return `expected` as it is stored, or raise InvalidArgumentError; None stays None."""
+        return value

@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from guerdon._validation import check_number
+from guerdon._validation import check_number, shown
 from guerdon.errors import InvalidArgumentError, MissingInputError
 from guerdon.rubrics.checks.answers import extract_answer
-from guerdon.rubrics.checks.inputs import AnswerCheck, ground_truth_of, plain_value, text_of
+from guerdon.rubrics.checks.inputs import ExpectedAnswer, ground_truth_of, text_of
 from guerdon.rubrics.checks.quantity import Quantity, read_quantity
 from guerdon.rubrics.checks.units import conversion
 from guerdon.rubrics.state import Checked
@@ -25,7 +25,7 @@ _READABLE = (
 )
 
 
-class NumericAnswer(AnswerCheck):
+class NumericAnswer(ExpectedAnswer):
     r"""The answer states the right number.
 
     The answer is the last one that the text states outside of reasoning in an explicit form
@@ -59,13 +59,12 @@ class NumericAnswer(AnswerCheck):
     """
 
     score_range = (0.0, 1.0)
-    reads: tuple[str, ...] = ("ground_truth",)
-    state_names: ClassVar[tuple[str, ...]] = ("expected", "tolerance")
+    state_names: ClassVar[tuple[str, ...]] = ("tolerance",)
     tolerance = Checked(check_number, low=0)
 
     def __init__(
         self,
-        expected: str | float | None = None,
+        expected: str | float | Decimal | Fraction | None = None,
         *,
         tolerance: float = 0.0,
         field: str = "content",
@@ -76,20 +75,12 @@ class NumericAnswer(AnswerCheck):
         self.tolerance = tolerance
         self.field = field
 
-    @property
-    def expected(self) -> str | float | None:
-        """The right number; None for the ground truth."""
-        return self._expected
-
-    @expected.setter
-    def expected(self, value: str | float | Decimal | Fraction | None) -> None:
-        value = plain_value(value)
-        wanted = _wanted_from(value)
-        if value is not None and wanted is None:
-            raise InvalidArgumentError(f"`expected` must be {_READABLE}, got {_short(value)}")
-        self._expected = str(value) if isinstance(value, Decimal | Fraction) else value
-        self.reads = () if value is not None else type(self).reads
-        self._wanted = wanted
+    def checked(self, value: Any) -> str | float | None:
+        """Return the right number as it is stored; its value is kept beside it."""
+        self._wanted = _wanted_from(value)
+        if self._wanted is None and value is not None:
+            raise InvalidArgumentError(f"`expected` must be {_READABLE}, got {shown(value)}")
+        return str(value) if isinstance(value, Decimal | Fraction) else value
 
     def forward(self, action: Any, observation: Any) -> float:
         """Compare the number that the action states with the right one."""
@@ -115,12 +106,10 @@ def _agree(stated: Quantity, wanted: Quantity, allowance: Fraction) -> bool:
     factor = conversion(stated.unit, wanted.unit)
     if factor is None:
         return False
-    value = stated.value * factor
-    if stated.percent == wanted.percent or _near(value, wanted.value, allowance):
-        return _near(value, wanted.value, allowance)
-    if stated.percent:
-        return _near(value / 100, wanted.value, allowance)
-    return _near(value, wanted.value / 100, allowance)
+    shares = [stated.value * factor]
+    if stated.percent != wanted.percent:
+        shares.append(shares[0] / 100 if stated.percent else shares[0] * 100)
+    return any(_near(share, wanted.value, allowance) for share in shares)
 
 
 def _near(stated: Fraction, wanted: Fraction, allowance: Fraction) -> bool:
@@ -135,7 +124,7 @@ def _ground_truth(observation: object) -> Quantity:
     if wanted is None:
         raise MissingInputError(
             f"the observation's ground truth states no number: it must be {_READABLE}, got "
-            f"{_short(truth)}"
+            f"{shown(truth)}"
         )
     return wanted
 
@@ -155,8 +144,3 @@ def _wanted_in(text: str) -> Quantity | None:
     """Cached because every rollout of a group has the same ground truth."""
     stated = extract_answer(text)
     return None if stated is None else read_quantity(stated)
-
-
-def _short(value: object) -> str:
-    shown = repr(value[:200] if isinstance(value, str) else value)
-    return shown if len(shown) <= 80 else f"{shown[:60]}…{shown[-18:]}"

@@ -100,7 +100,9 @@ _EQUAL = re.compile(r"==?|≈")
 _NOT_ONE_CHAIN = re.compile(
     r"[;\n<>!≠≤≥?]|[.!]\s|\\[lgn]eq?\b|\b(?:and|or|so|then|but)\b|[0-9)]\s+[A-Za-z]\s*$"
 )
-_REMARK = re.compile(r"(?:[.!?;,]\s+|\s-\s+)((?:I|[A-Za-z]{2,})\b[^0-9]*)\Z|\s+(because\s[^0-9]*)\Z")
+_REMARK = re.compile(
+    r"(?:[.!?;,]\s+|\s-\s+)((?:I|[A-Za-z]{2,})\b[^0-9]*)\Z|\s+(because\s[^0-9]*)\Z"
+)
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-/'’.][^\W\d_]+)*[²³]?\.?")
 _MAX_UNIT_WORDS = 6
@@ -340,7 +342,7 @@ def _with_unit(value: Fraction, rest: str, currency: str) -> Quantity | None:
 
 
 def _scaled_by_letter(value: Fraction, rest: str, currency: str) -> tuple[Fraction, str]:
-    """Apply what is glued to a number: `5k`, `24.3B`, `5bn`; after a currency also `$5 M`, `$5m`."""
+    """Apply what is glued to a number: `5k`, `24.3B`, `5bn`; of money also `$5 M` and `$5m`."""
     letters = re.match(r"( ?)([A-Za-z]{1,3})(?![\w/²³])\.?", rest)
     if letters is None:
         return value, rest

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from guerdon._patterns import Pattern
 from guerdon._validation import check_choice, check_integer, check_number, check_type, shown
 from guerdon.errors import InvalidArgumentError, MissingInputError
-from guerdon.rubrics.checks.inputs import AnswerCheck, ground_truth_of, text_of
+from guerdon.rubrics.checks.inputs import ExpectedAnswer, ground_truth_of, text_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
 from guerdon.types.reasoning import REASONING_TAGS
@@ -91,7 +91,7 @@ class RegexMatch(Rubric):
         return 0.0
 
 
-class ExactMatch(AnswerCheck):
+class ExactMatch(ExpectedAnswer):
     r"""The text is exactly the expected one.
 
     Reasoning is left out before. Apart from that, only what the arguments name is normalised.
@@ -119,8 +119,6 @@ class ExactMatch(AnswerCheck):
     """
 
     score_range = (0.0, 1.0)
-    reads: tuple[str, ...] = ("ground_truth",)
-    state_names: ClassVar[tuple[str, ...]] = ("expected",)
 
     def __init__(
         self,
@@ -137,19 +135,13 @@ class ExactMatch(AnswerCheck):
         self.strip = strip
         self.ignore_case = ignore_case
 
-    @property
-    def expected(self) -> str | None:
-        """The right text; None for the ground truth."""
-        return self._expected
-
-    @expected.setter
-    def expected(self, value: str | None) -> None:
+    def checked(self, value: Any) -> str | None:
+        """Return the right text."""
         if value is not None and not isinstance(value, str):
             raise InvalidArgumentError(
                 f"`expected` must be a string, or None for the ground truth, got {shown(value)}"
             )
-        self._expected = value
-        self.reads = () if value is not None else type(self).reads
+        return value
 
     def forward(self, action: Any, observation: Any) -> float:
         """Compare the text of the action with the right one."""

@@ -5,40 +5,11 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import lru_cache
+from pathlib import Path
 
-# For each dimension, its units: their size, symbols and names.
-_UNITS = {
-    "length": "0.3048 ft foot feet|0.0254 in inch|0.9144 yd yard|1609.344 mi mile",
-    "mass": "453.59237 lb pound|28.349523125 oz ounce|1000000 tonne ton",
-    "length^2": "4046.8564224 acre|10000 ha hectare",
-    "length^3": "0.003785411784 gal gallon|0.000946352946 qt quart|0.000473176473 pt pint",
-    "time": "60 min minute|3600 h hr hour|86400 day|604800 week",
-    "months": "1 month|12 yr year|120 decade|1200 century centurie",
-    "byte": "1 byte|1000 kb kilobyte|1000000 mb megabyte|1000000000 gb gigabyte|1/8 bit",
-    "USD": "1 $ us$ us usd dollar buck|1/100 ¢ cent penny pennie",
-    "CAD": "1 $ c$ ca$ cad dollar|1/100 ¢ cent",
-    "AUD": "1 $ a$ au$ aud dollar|1/100 ¢ cent",
-    "EUR": "1 € eur euro|1/100 cent",
-    "GBP": "1 £ gbp pound quid|1/100 penny pennie pence",
-    "INR": "1 ₹ inr rs rupee|1/100 paise paisa",
-    "JPY": "1 ¥ jpy yen",
-    "CNY": "1 ¥ cny rmb yuan",
-    "KRW": "1 ₩ krw",
-    "CHF": "1 chf franc",
-    "%": "1 %",
-    "angle": "1 ° degree|57.29577951308232 rad radian",
-    "°C": "1 °C C ° degree celsius",
-    "°F": "1 °F F ° degree fahrenheit",
-}
-_METRIC = {
-    "length": "1 m meter metre", "mass": "1 g gram gramme", "length^3": "1/1000 L l liter litre",
-    "time": "1 s sec second", "power": "1 W watt", "energy": "1 J joule|4.184 cal calorie",
-    "force": "1 N newton", "voltage": "1 V volt", "frequency": "1 Hz hertz",
-    "pressure": "1 Pa pascal",
-}  # fmt: skip
 _PREFIXES = {
-    " ": "1", "k kilo": "1e3", "c centi": "1e-2", "d deci": "1e-1", "m milli": "1e-3",
-    "μ micro": "1e-6", "n nano": "1e-9", "M mega": "1e6", "G giga": "1e9",
+    "k": (3, "kilo"), "c": (-2, "centi"), "d": (-1, "deci"), "m": (-3, "milli"),
+    "μ": (-6, "micro"), "n": (-9, "nano"), "M": (6, "mega"), "G": (9, "giga"),
 }  # fmt: skip
 _SPEEDS = {"mph": "mile/hour", "kph": "km/h", "kmh": "km/h", "kmph": "km/h", "mps": "m/s"}
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
@@ -50,15 +21,19 @@ Sizes = dict[str, Fraction]
 
 @lru_cache(maxsize=1)
 def _all_sizes() -> dict[str, Sizes]:
+    """The sizes by symbol and name, with those of prefixed units."""
     sizes: dict[str, Sizes] = {}
-    tables = [(_UNITS, "", "", Fraction(1))]
-    tables += [(_METRIC, *prefix.split(" "), Fraction(size)) for prefix, size in _PREFIXES.items()]
-    for table, symbol, spoken, factor in tables:
-        for dimension, units in table.items():
-            for size, *names in map(str.split, units.split("|")):
-                for name in names:
-                    prefix = symbol if len(name) < 3 or name == "cal" else spoken
-                    sizes.setdefault(prefix + name, {})[dimension] = Fraction(size) * factor
+    text = Path(__file__).with_name("units.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            dimension, written, names = line.split("\t")
+            size = Fraction(written.lstrip("x"))
+            for name in names.split():
+                sizes.setdefault(name, {})[dimension] = size
+                is_symbol = len(name) < 3 or name == "cal"
+                for symbol, (power, spoken) in _PREFIXES.items() if "x" in written else ():
+                    prefixed = (symbol if is_symbol else spoken) + name
+                    sizes.setdefault(prefixed, {})[dimension] = size * Fraction(10) ** power
     return sizes
 
 
@@ -95,7 +70,7 @@ def conversion(unit: str, wanted: str) -> Fraction | None:
     factor = Fraction(1)
     if unit == wanted:
         return factor
-    for sign, (one, other) in zip((1, -1), zip(_parts(unit), _parts(wanted)), strict=True):
+    for sign, one, other in zip((1, -1), _parts(unit), _parts(wanted), strict=True):
         shared = [dimension for dimension in one if dimension in other]
         if shared:
             factor *= (one[shared[0]] / other[shared[0]]) ** sign
