@@ -57,8 +57,9 @@ _IS = (
     r"|(?:most\s)?likely|clearly|still|in\sfact)\b,?){0,2}\s?[:：]?"
 )
 _USUAL_LINE = re.compile(
-    r"[>*_ ]{0,6}+(?:####|#{0,4} ?(?:A|(?:[Ff]inal )?[Aa]nswer)[*_]{0,3}:)[*_ ]{0,4}"
-    r"(-?\$?[0-9](?:[0-9.,]*[0-9])?)[*_]{0,3}"
+    r"[>*_ ]{0,6}+(?:(?P<explicit>####|#{0,4} ?(?:A|(?:[Ff]inal )?[Aa]nswer)[*_]{0,3}:)"
+    r"|(?:(?:So|Thus|Hence|Therefore),? )?[Tt]he (?:final )?answer is:?)"
+    r"[*_ ]{0,4}(?P<number>-?\$?[0-9](?:[0-9.,]*[0-9])?)[*_]{0,3}\.?[*_]{0,3}"
 )
 _OPENING = re.compile(
     r"(?<![\w/])(?P<article>(?:the|my|our)\s{1,3})?"
@@ -109,7 +110,6 @@ _BOX = re.compile(
     r"|(?P<tag><(?:final[_ -]?)?answer>|\[answer\](?!\W{0,4}[:：]))",
     re.IGNORECASE,
 )
-_TAG = re.compile(r"(?i)(?<=[<_ \[-])answer[>\]]")
 _BARE_END = re.compile(r"[$\\\n]|[.!?](?=\s|$)")
 _TAG_END = re.compile(r"[<\[]/(?:final[_ -]?)?answer[>\]]", re.IGNORECASE)
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -135,10 +135,13 @@ def extract_answer(text: str, *, reasoning_tags: Sequence[str] = REASONING_TAGS)
         >>> extract_answer("so there are 16 - 3 - 4 = 9") is None
         True
     """
+    if text.isdigit():
+        return text
     text = answer_part(text, reasoning_tags)
-    usual = _USUAL_LINE.fullmatch(text, text.rfind("\n") + 1)
-    if usual is not None:
-        return usual[1]
+    last_line = text.rfind("\n") + 1
+    usual = _USUAL_LINE.fullmatch(text, last_line)
+    if usual and (usual["explicit"] or not ("\\" in text or _may_state(text[:last_line]))):
+        return usual["number"]
     start, stated = _last_statement(text, *_last_box(text))
     if start < 0:
         whole = text.strip()
@@ -166,8 +169,8 @@ def _is_answer_in_fence(above: str, inside: str) -> bool:
 def _last_box(text: str) -> tuple[int, str | None]:
     """The start of the last box (-1: none), and its content (None: never closed)."""
     last = max(text.rfind("\\boxed"), text.rfind("\\fbox")) if "\\" in text else -1
-    if ("<" in text or "[" in text) and _TAG.search(text):
-        last = 0
+    if "<" in text or "[" in text:
+        last = 0 if any(map(text.count, ("nswer>", "NSWER>", "nswer]", "NSWER]"))) else last
     # Nearly always the last box is the answer; otherwise all are read, from the last one.
     for begin in dict.fromkeys((last, 0)) if last >= 0 else ():
         limit = len(text)
@@ -259,7 +262,7 @@ def _statements(line: str, text: str, end: int) -> list[_Statement]:
         if label["says"] and (sentence_end := _SENTENCE_END.search(content)):
             content = content[: sentence_end.start()]
         content = content if content.strip(_EMPTY) else below
-        denial = _DENIAL.match(content) if label["says"] else None
+        denial = _DENIAL.match(content) if label["says"] and "not" in content else None
         if denial is not None:
             denied, _, content = content[denial.end() :].partition(" but ")
             statements.append(_Statement(label.start(), denied, explicit, denied=True))
@@ -301,7 +304,7 @@ def _counts(label: re.Match[str], content: str, below: str) -> bool:
     if label["letter"]:
         return not (_OPTION_B.search(content) or _OPTION_B.match(below))
     if label["says"]:
-        return content.strip() == "" or not _REMARK.match(content[:100])
+        return content.strip(" .$*").isdigit() or not _REMARK.match(content[:100])
     if label["weak"]:
         return read_quantity(content) is not None or (
             "=" not in label["weak"] and _is_terse(content)

@@ -171,20 +171,16 @@ def _stated(text: str, options: Mapping[str, str], tags: Sequence[str]) -> str |
 def _read(text: str, options: Mapping[str, str], *, in_prose: bool = False) -> str | None:
     """The letter of the option that a text is; None if it is none, "" if it contradicts itself."""
     text = _plain(text)
-    named = [
-        label for label, option in options.items() if _plain(option).casefold() == text.casefold()
-    ]
-    if len(named) == 1:
-        return named[0]
-    marked = _MARKED.fullmatch(text)
+    label = _named(text, options)
+    marked = None if label else _MARKED.fullmatch(text)
     if marked is None:
-        behind = _LETTER_BEHIND.fullmatch(text)
-        other = _read(behind["text"], options) if behind and options else None
+        behind = None if label else _LETTER_BEHIND.fullmatch(text)
+        other = _named(behind["text"], options) if behind else label
         return other if not behind or other in (behind["label"], None) else ""
     label, rest = marked["label"].upper(), _plain(marked["rest"])
     if (options and label not in options) or (in_prose and label != marked["label"]):
         return None
-    other = _read(rest, options) if rest and options else None
+    other = _named(rest, options)
     if label == "A" and marked["mark"] == ":" and _LETTER.fullmatch(rest):
         return rest.strip("()")  # "A: B" answers with B
     if other not in (None, label) or _SECOND.match(f"{marked['mark']} {rest}"):
@@ -193,5 +189,12 @@ def _read(text: str, options: Mapping[str, str], *, in_prose: bool = False) -> s
     return None if is_word and other is None else label
 
 
+def _named(text: str, options: Mapping[str, str]) -> str | None:
+    """The letter of the only option with a text."""
+    text = text.casefold()
+    labels = [label for label, option in options.items() if _plain(option).casefold() == text]
+    return labels[0] if len(labels) == 1 else None
+
+
 def _plain(text: str) -> str:
-    return " ".join(plain_signs(text[:2000]).lstrip(_EDGES).rstrip(_EDGES + ".,;:!?").split())
+    return " ".join(plain_signs(text[:4000]).lstrip(_EDGES).rstrip(_EDGES + ".,;:!?").split())

@@ -96,26 +96,30 @@ class NumericAnswer(ExpectedAnswer):
         if stated is None:
             self.explain("the answer %.80r is not one number", answer)
             return 0.0
-        if stated == wanted or _agree(stated, wanted, Fraction(repr(self.tolerance))):
+        if stated == wanted or _agree(stated, wanted, self.tolerance):
             return 1.0
         self.explain("found %s, wanted %s", stated, wanted)
         return 0.0
 
 
-def _agree(stated: Quantity, wanted: Quantity, allowance: Fraction) -> bool:
-    factor = conversion(stated.unit, wanted.unit)
-    if factor is None:
-        return False
-    shares = [stated.value * factor]
-    if stated.percent != wanted.percent:
-        shares.append(shares[0] / 100 if stated.percent else shares[0] * 100)
-    return any(_near(share, wanted.value, allowance) for share in shares)
+def _agree(stated: Quantity, wanted: Quantity, tolerance: float) -> bool:
+    value = stated.value
+    if stated.unit and wanted.unit:
+        factor = conversion(stated.unit, wanted.unit)
+        if factor is None:
+            return False
+        value *= factor
+    if _near(value, wanted.value, tolerance):
+        return True
+    return stated.percent != wanted.percent and _near(
+        value / 100 if stated.percent else value * 100, wanted.value, tolerance
+    )
 
 
-def _near(stated: Fraction, wanted: Fraction, allowance: Fraction) -> bool:
-    if not allowance:
+def _near(stated: Fraction, wanted: Fraction, tolerance: float) -> bool:
+    if not tolerance:
         return stated == wanted
-    return abs(stated - wanted) <= allowance * (abs(wanted) or 1)
+    return abs(stated - wanted) <= Fraction(repr(tolerance)) * (abs(wanted) or 1)
 
 
 def _ground_truth(observation: object) -> Quantity:
