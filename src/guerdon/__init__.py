@@ -33,12 +33,12 @@ if TYPE_CHECKING:
         compare_rewards, read_rollouts as read_rollouts, score_rollouts as score_rollouts,
     )
     from guerdon.rubrics import (
-        CallBudget as CallBudget, CalledTool as CalledTool, Ensemble as Ensemble, EvalSandbox as
-        EvalSandbox, ExactMatch as ExactMatch, ExponentialDiscountingTrajectoryRubric as
-        ExponentialDiscountingTrajectoryRubric, FunctionRubric as FunctionRubric, Gate as Gate,
-        Guarded as Guarded, LLMJudge as LLMJudge, LengthBounds as LengthBounds, MathAnswer as
-        MathAnswer, NumericAnswer as NumericAnswer, PythonCompiles as PythonCompiles,
-        RegexMatch as RegexMatch,
+        CallBudget as CallBudget, CalledTool as CalledTool, ChoiceAnswer as ChoiceAnswer, Ensemble
+        as Ensemble, EvalSandbox as EvalSandbox, ExactMatch as ExactMatch,
+        ExponentialDiscountingTrajectoryRubric as ExponentialDiscountingTrajectoryRubric,
+        FunctionRubric as FunctionRubric, Gate as Gate, Guarded as Guarded, LLMJudge as LLMJudge,
+        LengthBounds as LengthBounds, MathAnswer as MathAnswer, NumericAnswer as NumericAnswer,
+        PythonCompiles as PythonCompiles, RegexMatch as RegexMatch,
         RepetitionBounds as RepetitionBounds, RewardFunction as RewardFunction, Rubric as
         Rubric, RubricComposer as RubricComposer, RubricDict as RubricDict, RubricList as
         RubricList, Sequential as Sequential, StateMatches as StateMatches, ToolCost as ToolCost,
@@ -80,7 +80,7 @@ __getattr__, __dir__ = lazy_names(
             apply_credit compare_rewards read_rollouts score_rollouts
         """,
         "rubrics": """
-            CallBudget CalledTool Ensemble EvalSandbox ExactMatch
+            CallBudget CalledTool ChoiceAnswer Ensemble EvalSandbox ExactMatch
             ExponentialDiscountingTrajectoryRubric FunctionRubric Gate Guarded LLMJudge
             LengthBounds MathAnswer NumericAnswer PythonCompiles RegexMatch
             RepetitionBounds RewardFunction Rubric RubricComposer RubricDict RubricList

@@ -2,7 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from guerdon.errors import InvalidArgumentError
 from guerdon.types import REASONING_TAGS, split_reasoning
+from guerdon.types.reasoning import check_reasoning_tags
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,9 @@ def test_split_reasoning_loses_no_character_but_tags_and_space(text):
     reasoning, answer = split_reasoning(text)
     assert (reasoning + answer).count("x") == text.count("x")
     assert split_reasoning(answer, REASONING_TAGS)[1].count("x") <= answer.count("x")
+
+
+@pytest.mark.parametrize("tags", ["think", [""], ["…"], ["<a>…"], ["a…b…c"], [3], None])
+def test_check_reasoning_tags_rejects_what_is_no_list_of_tags(tags):
+    with pytest.raises(InvalidArgumentError, match="`reasoning_tags` must"):
+        check_reasoning_tags("reasoning_tags", tags)

@@ -25,9 +25,9 @@ logger = logging.getLogger("guerdon.config")
 
 # The ready-made rubrics that can be built from a config.
 READY_MADE = (
-    "CallBudget", "CalledTool", "ExactMatch", "LLMJudge", "LengthBounds", "NumericAnswer",
-    "PythonCompiles", "RegexMatch", "RepetitionBounds", "StateMatches", "ToolCost",
-    "ToolErrors", "ToxicityRubric", "ValidJson",
+    "CallBudget", "CalledTool", "ChoiceAnswer", "ExactMatch", "LLMJudge", "LengthBounds",
+    "NumericAnswer", "PythonCompiles", "RegexMatch", "RepetitionBounds", "StateMatches",
+    "ToolCost", "ToolErrors", "ToxicityRubric", "ValidJson",
 )  # fmt: skip
 
 

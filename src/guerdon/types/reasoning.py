@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+
+from guerdon._validation import check_list, shown
+from guerdon.errors import InvalidArgumentError
 
 __all__ = ["REASONING_TAGS", "split_reasoning"]
 
@@ -45,8 +48,11 @@ def split_reasoning(text: str, tags: Sequence[str] = REASONING_TAGS) -> tuple[st
         >>> split_reasoning("3 times 6</think>A: 18")[1], split_reasoning("<think>3 times")[1]
         ('A: 18', '')
     """
-    pattern, closings = _marks(tuple(tags))
-    if pattern is None or pattern.search(text) is None:
+    starts, pattern, closings = _marks(tuple(tags))
+    for first, search in starts:
+        if first in text and search(text) is not None:
+            break
+    else:
         return "", text
     reasoning: list[str] = []
     answer: list[str] = []
@@ -75,21 +81,55 @@ def _joined(pieces: list[str]) -> str:
     return "\n".join(filter(None, map(str.strip, pieces)))
 
 
+def check_reasoning_tags(name: str, tags: object) -> tuple[str, ...]:
+    """Return tags of reasoning as a tuple.
+
+    Example:
+        >>> check_reasoning_tags("reasoning_tags", ["think", "{{…}}"])
+        ('think', '{{…}}')
+
+    Args:
+        name: The argument's name, for the message.
+        tags: The argument.
+
+    Raises:
+        InvalidArgumentError: It is not a list of names, or of pairs of marks with ``…``.
+    """
+    checked = tuple(check_list(name, tags))
+    for tag in checked:
+        marks = tag.split("…") if isinstance(tag, str) else []
+        if not 0 < len(marks) < 3 or not all(marks):
+            raise InvalidArgumentError(
+                f"`{name}` must have names of tags, or an opening and a closing mark with … "
+                f"between them, got {shown(tag)}"
+            )
+    return checked
+
+
 @lru_cache(maxsize=64)
-def _marks(tags: tuple[str, ...]) -> tuple[re.Pattern[str] | None, dict[str, str]]:
-    """The pattern of all marks, and the closing mark of each opening one, in lower case."""
+def _marks(tags: tuple[str, ...]) -> tuple[_Starts, re.Pattern[str], dict[str, str]]:
+    """The search for marks by their first character, the pattern of all, and their closing marks.
+
+    The marks are in lower case. A search for one first character is faster than one for all.
+    """
     closings: dict[str, str] = {}
     for tag in tags:
         opening, separator, closing = tag.lower().partition("…")
         if not separator:
             opening, closing = f"<{opening}>", f"</{opening}>"
         closings[opening] = closing
-    if not closings:
-        return None, closings
-    marks = {*closings, *closings.values()}
-    # A literal first character lets the search skip to it.
-    alternatives = "|".join(
-        f"{re.escape(mark[0])}(?i:{re.escape(mark[1:])})"
-        for mark in sorted(marks, key=len, reverse=True)
-    )
-    return re.compile(alternatives), closings
+    marks = sorted({*closings, *closings.values()}, key=len, reverse=True)
+    patterns = {mark[0]: _pattern_of(mark[0], marks) for mark in marks}
+    starts = tuple((start, re.compile(pattern).search) for start, pattern in patterns.items())
+    return starts, re.compile("|".join(patterns.values())), closings
+
+
+_Starts = tuple[tuple[str, Callable[[str], re.Match[str] | None]], ...]
+
+
+def _pattern_of(start: str, marks: Sequence[str]) -> str:
+    """The pattern of the marks that begin with a character, which looks at the second one first."""
+    rests = [mark[1:] for mark in marks if mark[0] == start]
+    seconds = "".join(sorted({re.escape(rest[:1]) for rest in rests}))
+    ahead = f"(?=(?i:[{seconds}]))" if all(rests) else ""
+    return f"{re.escape(start)}{ahead}(?i:{'|'.join(map(re.escape, rests))})"

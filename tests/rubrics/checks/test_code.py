@@ -92,3 +92,12 @@ def test_python_compiles_code_is_never_run():
 def test_python_compiles_raises_where_there_is_no_text():
     with pytest.raises(MissingInputError):
         PythonCompiles()(None, None)
+
+
+def test_python_compiles_leaves_out_reasoning():
+    fence = "```python\n{}\n```"
+    assert (
+        PythonCompiles()(f"<think>{fence.format('x =')}</think>{fence.format('x = 1')}", None)
+        == 1.0
+    )
+    assert PythonCompiles(reasoning_tags=["plan"])("<plan>x =</plan>x = 1", None) == 1.0

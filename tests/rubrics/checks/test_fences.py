@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guerdon.rubrics.checks.fences import fenced_blocks
+from guerdon.rubrics.checks.fences import fenced_blocks, without_fences
 from tests.hostile import linear_time
 
 
@@ -54,3 +54,13 @@ def test_fenced_blocks_never_raise(text):
 def test_fenced_blocks_takes_linear_time_on_hostile_text(text):
     with linear_time():
         fenced_blocks(text, "python")
+
+
+def test_without_fences_keeps_a_line_that_the_line_above_asks_for():
+    def kept(above, line):
+        return above == "Answer:"
+
+    text = "Code:\n```\n5\n```\nAnswer:\n```\n6\n```\n"
+    assert without_fences(text, kept=kept).split() == ["Code:", "Answer:", "6"]
+    assert without_fences("```\n5\n6\n```", kept=kept) == "5\n6"
+    assert without_fences("```python\n5\n```", kept=kept) == ""

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from types import MappingProxyType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from guerdon._validation import check_number
@@ -113,3 +114,11 @@ def test_checked_validates_whenever_the_attribute_is_set():
         with pytest.raises(InvalidArgumentError, match=r"^`maximum` must be in \[0, 1\], got"):
             share.maximum = value
     assert share.maximum == 1.0
+
+
+def test_ground_truth_of_numpy_is_a_value_of_python():
+    for value, plain in [(np.float32(0.1), 0.1), (np.int64(18), 18), (np.array(18), 18)]:
+        ground_truth = ground_truth_of({"ground_truth": value})
+        assert (ground_truth, type(ground_truth)) == (plain, type(plain))
+    assert ground_truth_of({"ground_truth": np.bool_(True)}) is True
+    assert list(ground_truth_of({"ground_truth": np.array([1, 2])})) == [1, 2]

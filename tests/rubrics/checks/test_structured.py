@@ -148,3 +148,9 @@ def test_valid_json_survives_copying(again):
 def test_valid_json_raises_where_there_is_no_text():
     with pytest.raises(MissingInputError):
         ValidJson()(None, None)
+
+
+def test_valid_json_leaves_out_reasoning():
+    assert ValidJson()('<think>{"draft": </think>\n{"city": "Oslo"}', None) == 1.0
+    assert ValidJson()('<think>{"city": "Oslo"}', None) == 0.0
+    assert ValidJson(reasoning_tags=["plan"])("<plan>[</plan>[]", None) == 1.0

@@ -4,6 +4,7 @@ import copy
 import pickle
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -211,3 +212,26 @@ def test_repetition_bounds_of_one_accept_everything(text, ngram):
 def test_bounds_raise_where_there_is_no_text(rubric):
     with pytest.raises(MissingInputError):
         rubric(None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [("<think>Rome?</think>\nParis", 1.0), ("Rome?</think>Paris", 1.0), ("<think>Paris", 0.0),
+     ("**Paris**", 0.0), ("Paris.", 0.0), ("The answer is Paris", 0.0)],
+)  # fmt: skip
+def test_exact_match_leaves_out_reasoning_and_nothing_else(text, score):
+    assert ExactMatch("Paris")(text, None) == score
+
+
+def test_exact_match_takes_integers_of_numpy_as_the_truth():
+    for value in (np.int64(18), np.uint8(18), np.array(18), np.str_("18")):
+        assert ExactMatch()("18", truth(value)) == 1.0
+    for value in (np.float64(18.0), np.bool_(True), np.array([18])):
+        with pytest.raises(MissingInputError, match="a string or an integer"):
+            ExactMatch()("18", truth(value))
+
+
+def test_checks_of_the_format_see_the_reasoning():
+    text = "<think>a b c</think>d"
+    assert RegexMatch("<think>.*</think>")(text, None) == 1.0
+    assert LengthBounds(3, 3, unit="words")(text, None) == 1.0

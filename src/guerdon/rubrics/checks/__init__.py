@@ -9,6 +9,7 @@ usable ground truth or state, raises.
 
 from guerdon._lazy import lazy_names
 from guerdon.rubrics.checks.answers import *
+from guerdon.rubrics.checks.choice import *
 from guerdon.rubrics.checks.code import *
 from guerdon.rubrics.checks.mathematics import *
 from guerdon.rubrics.checks.numeric import *
@@ -21,6 +22,6 @@ from guerdon.rubrics.checks.world_state import *
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    *("answers", "code", "mathematics", "numeric", "quantity", "structured", "text", "tool_use"),
-    *("toxicity", "world_state"),
+    *("answers", "choice", "code", "mathematics", "numeric", "quantity", "structured", "text"),
+    *("tool_use", "toxicity", "world_state"),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from guerdon.rubrics.checks.fences import FencedBlock, fenced_blocks
-from guerdon.rubrics.checks.inputs import text_of
-from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.checks.inputs import AnswerCheck
+from guerdon.types.reasoning import REASONING_TAGS
 
 __all__ = ["PythonCompiles"]
 
@@ -15,7 +16,7 @@ _FILE_NAME = "<guerdon.PythonCompiles>"
 _MODULE = r"<guerdon\.PythonCompiles>\Z"
 
 
-class PythonCompiles(Rubric):
+class PythonCompiles(AnswerCheck):
     r"""The Python code compiles.
 
     It is compiled, never run, by the Python that guerdon runs on. Several blocks are compiled one
@@ -26,6 +27,8 @@ class PythonCompiles(Rubric):
         fenced: Whether the code is in the blocks fenced as `python`, or else in those fenced
             without a language; a block that is never closed runs to the end. Otherwise, and if
             there are no blocks, the whole text is the code.
+        reasoning_tags: The tags around reasoning, which is left out, as for `split_reasoning`; the
+            lines of an explanation are counted without it.
 
     Returns:
         1.0 if all of it compiles, otherwise 0.0. An empty text compiles.
@@ -40,14 +43,20 @@ class PythonCompiles(Rubric):
 
     score_range = (0.0, 1.0)
 
-    def __init__(self, *, field: str = "content", fenced: bool = True) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        *,
+        field: str = "content",
+        fenced: bool = True,
+        reasoning_tags: Sequence[str] = REASONING_TAGS,
+    ) -> None:
+        super().__init__(reasoning_tags)
         self.field = field
         self.fenced = fenced
 
     def forward(self, action: Any, observation: Any) -> float:
         """Compile the code of the action."""
-        text = text_of(action, self.field)
+        text = self.answer_of(action)
         blocks = fenced_blocks(text, "python", "py", "python3") if self.fenced else []
         for block in blocks or (FencedBlock(text, 1),):
             problem = _problem_in(block)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 # Possessive, so that a long line is read once.
@@ -49,6 +49,35 @@ def fenced_blocks(text: str, *languages: str) -> list[FencedBlock]:
         elif language in languages:
             named.append(block)
     return named or unnamed
+
+
+def without_fences(text: str, *, kept: Callable[[str, str], bool]) -> str:
+    r"""Return a text in which the lines of fenced blocks are empty.
+
+    If nothing stands outside the blocks, their texts are returned, but for those in a language.
+
+    Args:
+        text: A Markdown text.
+        kept: Whether the only line of a block stays, from the line above the block and the line.
+
+    Example:
+        >>> without_fences("Answer:\n```\n18\n```", kept=lambda above, line: above == "Answer:")
+        'Answer:\n\n18\n'
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    texts: list[str] = []
+    for language, block in _all_blocks(text):
+        inside = block.text.split("\n")
+        start = block.line - 1
+        above = next(filter(str.strip, reversed(lines[max(start - 4, 0) : start - 1])), "")
+        only = block.text.strip()
+        keeps = "\n" not in only and kept(above, only)
+        lines[start : start + len(inside)] = inside if keeps else [""] * len(inside)
+        lines[start - 1] = ""
+        lines[start + len(inside) : start + len(inside) + 1] = [""]
+        if language in ("", "text", "markdown", "md", "latex", "tex", "math"):
+            texts.append(block.text)
+    return "\n".join(lines if any(map(str.strip, lines)) else texts)
 
 
 def _all_blocks(text: str) -> Iterator[tuple[str, FencedBlock]]:

@@ -16,27 +16,27 @@ from typing import Any, ClassVar
 from guerdon._validation import check_number
 from guerdon.errors import InvalidArgumentError, MissingExtraError, MissingInputError, SandboxError
 from guerdon.rubrics.checks.answers import extract_answer
-from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
+from guerdon.rubrics.checks.inputs import ExpectedAnswer, ground_truth_of
 from guerdon.rubrics.checks.numeric import NumericAnswer
 from guerdon.rubrics.checks.quantity import parse_number
-from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
-from guerdon.types.reasoning import REASONING_TAGS, split_reasoning
+from guerdon.types.reasoning import REASONING_TAGS
 
 __all__ = ["MathAnswer"]
 
 _MAX_LENGTH = 2000
 _LOCKS: dict[int, threading.Lock] = {}
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-# Read as a number with a unit, `x = 5` and `2 xy` would lose their variables.
-_VARIABLES = re.compile(r"=|\d\s+[abcxyznpq]{2,3}\s*$")
+# Read as one number, `x = 5` and `2 xy` would lose their variables, `1/3 ≈ 0.333` its first side,
+# and `(1,234)` its order.
+_MORE_THAN_A_NUMBER = re.compile(r"=|≈|\\approx|[(\[].*,|\d\s+[abcxyznpq]{2,3}\s*$")
 
 
 class _LimitError(SandboxError):
     """Mathematics that needs too much time or memory."""
 
 
-class MathAnswer(Rubric):
+class MathAnswer(ExpectedAnswer):
     r"""The answer states the right mathematics.
 
     Expressions, equations, inequalities, sets, tuples, intervals, matrices, words such as
@@ -75,8 +75,7 @@ class MathAnswer(Rubric):
     """
 
     score_range = (0.0, 1.0)
-    reads: tuple[str, ...] = ("ground_truth",)
-    state_names: ClassVar[tuple[str, ...]] = ("timeout_s", "expected", "reasoning_tags")
+    state_names: ClassVar[tuple[str, ...]] = ("timeout_s",)
     timeout_s = Checked(check_number, low=0, low_open=True)
 
     def __init__(
@@ -87,7 +86,7 @@ class MathAnswer(Rubric):
         timeout_s: float = 5.0,
         reasoning_tags: Sequence[str] = REASONING_TAGS,
     ) -> None:
-        super().__init__()
+        super().__init__(reasoning_tags)
         if find_spec("math_verify") is None:
             raise MissingExtraError(
                 "MathAnswer requires the package math-verify: pip install 'guerdon[math]'",
@@ -96,20 +95,13 @@ class MathAnswer(Rubric):
         self.timeout_s = timeout_s
         self.expected = expected
         self.field = field
-        self.reasoning_tags = tuple(reasoning_tags)
 
-    @property
-    def expected(self) -> str | float | None:
-        """The right answer as it was set; None for the ground truth."""
-        return self._expected
-
-    @expected.setter
-    def expected(self, value: str | float | None) -> None:
-        wanted = None if value is None else self._wanted_in(value)
-        if value is not None and wanted is None:
+    def checked(self, value: Any) -> Any:
+        """Return the right answer as it is stored; what it states is kept beside it."""
+        self._wanted = None if value is None else self._wanted_in(value)
+        if value is not None and self._wanted is None:
             raise InvalidArgumentError(f"`expected` isn't understood as mathematics: {value!r:.80}")
-        self._expected, self._wanted = value, wanted
-        self.reads = () if value is not None else type(self).reads
+        return value
 
     def _wanted_in(self, value: object) -> str | None:
         """The right answer of an author or a data set; None if it isn't understood."""
@@ -120,7 +112,7 @@ class MathAnswer(Rubric):
 
     def forward(self, action: Any, observation: Any) -> float:
         """Compare what the action states with the right answer."""
-        text = split_reasoning(text_of(action, self.field), self.reasoning_tags)[1]
+        text = self.answer_of(action)
         wanted = self._wanted
         if wanted is None:
             truth = ground_truth_of(observation)
@@ -164,7 +156,8 @@ def _compare(truth: str, answer: str, seconds: float) -> str | None:
     """
     wrong = f"found {answer!r:.80}, wanted {truth!r:.80}"
     if all(
-        parse_number(text) is not None and not _VARIABLES.search(text) for text in (truth, answer)
+        parse_number(text) is not None and not _MORE_THAN_A_NUMBER.search(text)
+        for text in (truth, answer)
     ):
         is_right = NumericAnswer(rf"\boxed{{{truth}}}")(rf"\boxed{{{answer}}}", None) == 1.0
         return None if is_right else wrong

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from guerdon._validation import check_number
+from guerdon._validation import check_number, shown
 from guerdon.errors import InvalidArgumentError, MissingInputError
 from guerdon.rubrics.checks.answers import extract_answer
-from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
+from guerdon.rubrics.checks.inputs import ExpectedAnswer, ground_truth_of, text_of
 from guerdon.rubrics.checks.quantity import Quantity, read_quantity
-from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.checks.units import conversion
 from guerdon.rubrics.state import Checked
+from guerdon.types.reasoning import REASONING_TAGS
 
 __all__ = ["NumericAnswer"]
 
@@ -24,20 +25,24 @@ _READABLE = (
 )
 
 
-class NumericAnswer(Rubric):
+class NumericAnswer(ExpectedAnswer):
     r"""The answer states the right number.
 
-    The answer is the last one that the text states in `\boxed{…}`, in `<answer>…</answer>` or on an
-    answer line (`A: 72`, `#### 72`, `The answer is 72`), or the whole text if it is only a number;
-    never merely the last number in it. Numbers are compared as exact fractions. If only one side
-    has a percent sign, 50% equals both 0.5 and 50.
+    The answer is the last one that the text states outside of reasoning in an explicit form
+    (`\boxed{…}`, `<answer>…</answer>`, `A: 72`, `#### 72`), or else in a sentence (`The answer is
+    72`), or the whole text if it is only a number; never merely the last number in it.
+
+    Numbers are compared as exact fractions. If both sides have a unit of measure or a currency,
+    100 cm equals 1 m, and 5 km differs from 5 m; nouns such as eggs are no units. If
+    only one side has one, the numbers alone are compared, except that 50% equals both 0.5 and 50.
 
     Args:
         expected: The right number, or a text that states it; None uses the observation's ground
-            truth, which may be a number, its text, or a worked solution.
+            truth, which may be a number of Python or numpy, its text, or a worked solution.
         tolerance: The largest accepted difference as a share of the right number, at least 0; if
             the right number is 0, the largest difference itself.
         field: The attribute or key of the action that contains the text.
+        reasoning_tags: The tags around reasoning, which is left out, as for `split_reasoning`.
 
     Returns:
         1.0 for the right number; 0.0 for another, for an answer that is not a single number, and
@@ -54,35 +59,28 @@ class NumericAnswer(Rubric):
     """
 
     score_range = (0.0, 1.0)
-    reads: tuple[str, ...] = ("ground_truth",)
-    state_names: ClassVar[tuple[str, ...]] = ("expected", "tolerance")
+    state_names: ClassVar[tuple[str, ...]] = ("tolerance",)
     tolerance = Checked(check_number, low=0)
 
     def __init__(
         self,
-        expected: str | float | None = None,
+        expected: str | float | Decimal | Fraction | None = None,
         *,
         tolerance: float = 0.0,
         field: str = "content",
+        reasoning_tags: Sequence[str] = REASONING_TAGS,
     ) -> None:
-        super().__init__()
+        super().__init__(reasoning_tags)
         self.expected = expected
         self.tolerance = tolerance
         self.field = field
 
-    @property
-    def expected(self) -> str | float | None:
-        """The right number as it was set; None for the ground truth."""
-        return self._expected
-
-    @expected.setter
-    def expected(self, value: str | float | None) -> None:
-        wanted = _wanted_from(value) if isinstance(value, str | int | float) else None
-        if value is not None and wanted is None:
-            raise InvalidArgumentError(f"`expected` must be {_READABLE}, got {_short(value)}")
-        self._expected = value
-        self.reads = () if value is not None else type(self).reads
-        self._wanted = wanted
+    def checked(self, value: Any) -> str | float | None:
+        """Return the right number as it is stored; its value is kept beside it."""
+        self._wanted = _wanted_from(value)
+        if self._wanted is None and value is not None:
+            raise InvalidArgumentError(f"`expected` must be {_READABLE}, got {shown(value)}")
+        return str(value) if isinstance(value, Decimal | Fraction) else value
 
     def forward(self, action: Any, observation: Any) -> float:
         """Compare the number that the action states with the right one."""
@@ -90,34 +88,38 @@ class NumericAnswer(Rubric):
         wanted = self._wanted
         if wanted is None:
             wanted = _ground_truth(observation)
-        answer = extract_answer(text)
+        answer = extract_answer(text, reasoning_tags=self.reasoning_tags)
         if answer is None:
             self.explain("no answer is stated: no answer line, box or bare number")
             return 0.0
-        found = read_quantity(answer)
-        if found is None:
+        stated = read_quantity(answer)
+        if stated is None:
             self.explain("the answer %.80r is not one number", answer)
             return 0.0
-        if found == wanted or _agree(found, wanted, Fraction(repr(self.tolerance))):
+        if stated == wanted or _agree(stated, wanted, self.tolerance):
             return 1.0
-        self.explain("found %s, wanted %s", found, wanted)
+        self.explain("found %s, wanted %s", stated, wanted)
         return 0.0
 
 
-def _agree(found: Quantity, wanted: Quantity, allowance: Fraction) -> bool:
-    if _near(found.value, wanted.value, allowance):
+def _agree(stated: Quantity, wanted: Quantity, tolerance: float) -> bool:
+    value = stated.value
+    if stated.unit and wanted.unit:
+        factor = conversion(stated.unit, wanted.unit)
+        if factor is None:
+            return False
+        value *= factor
+    if _near(value, wanted.value, tolerance):
         return True
-    if found.percent == wanted.percent:
-        return False
-    if found.percent:
-        return _near(found.value / 100, wanted.value, allowance)
-    return _near(found.value, wanted.value / 100, allowance)
+    return stated.percent != wanted.percent and _near(
+        value / 100 if stated.percent else value * 100, wanted.value, tolerance
+    )
 
 
-def _near(found: Fraction, wanted: Fraction, allowance: Fraction) -> bool:
-    if not allowance:
-        return found == wanted
-    return abs(found - wanted) <= allowance * (abs(wanted) or 1)
+def _near(stated: Fraction, wanted: Fraction, tolerance: float) -> bool:
+    if not tolerance:
+        return stated == wanted
+    return abs(stated - wanted) <= Fraction(repr(tolerance)) * (abs(wanted) or 1)
 
 
 def _ground_truth(observation: object) -> Quantity:
@@ -126,7 +128,7 @@ def _ground_truth(observation: object) -> Quantity:
     if wanted is None:
         raise MissingInputError(
             f"the observation's ground truth states no number: it must be {_READABLE}, got "
-            f"{_short(truth)}"
+            f"{shown(truth)}"
         )
     return wanted
 
@@ -135,12 +137,10 @@ def _wanted_from(value: object) -> Quantity | None:
     """The number of an author or a data set; None if the value is not a number."""
     if isinstance(value, str):
         return _wanted_in(str(value))
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction | Decimal):
-        return None
-    if isinstance(value, float | Decimal) and not math.isfinite(value):
-        return None
+    if isinstance(value, int | Fraction) and not isinstance(value, bool):
+        return Quantity(Fraction(value))
     # A float means the decimal that is written, so that 0.1 is 1/10.
-    return Quantity(Fraction(repr(value) if isinstance(value, float) else value), False)
+    return read_quantity(str(value)) if isinstance(value, float | Decimal) else None
 
 
 @lru_cache(maxsize=512)
@@ -148,8 +148,3 @@ def _wanted_in(text: str) -> Quantity | None:
     """Cached because every rollout of a group has the same ground truth."""
     stated = extract_answer(text)
     return None if stated is None else read_quantity(stated)
-
-
-def _short(value: object) -> str:
-    shown = repr(value[:200] if isinstance(value, str) else value)
-    return shown if len(shown) <= 80 else f"{shown[:60]}…{shown[-18:]}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.checks.fences import fenced_blocks
-from guerdon.rubrics.checks.inputs import text_of
-from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.checks.inputs import AnswerCheck
+from guerdon.types.reasoning import REASONING_TAGS
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -22,7 +22,7 @@ MAX_DEPTH = 100
 """Arrays and objects nested deeper are rejected, at any depth of the call stack."""
 
 
-class ValidJson(Rubric):
+class ValidJson(AnswerCheck):
     r"""The text is JSON and fits the schema.
 
     JSON means RFC 8259: no NaN, no Infinity, no comments, no trailing commas, at most 100 levels.
@@ -34,6 +34,7 @@ class ValidJson(Rubric):
         field: The attribute or key of the action that contains the text.
         fenced: Whether the JSON is in the last block fenced as `json`, or else in the last one
             fenced without a language, if there is any.
+        reasoning_tags: The tags around reasoning, which is left out, as for `split_reasoning`.
 
     Returns:
         1.0 if the text parses and fits, otherwise 0.0. Of a repeated key in an object the last one
@@ -57,8 +58,9 @@ class ValidJson(Rubric):
         *,
         field: str = "content",
         fenced: bool = True,
+        reasoning_tags: Sequence[str] = REASONING_TAGS,
     ) -> None:
-        super().__init__()
+        super().__init__(reasoning_tags)
         self.schema = schema
         self.field = field
         self.fenced = fenced
@@ -76,7 +78,7 @@ class ValidJson(Rubric):
 
     def forward(self, action: Any, observation: Any) -> float:
         """Parse the text of the action and validate it against the schema."""
-        text = text_of(action, self.field)
+        text = self.answer_of(action)
         blocks = fenced_blocks(text, "json") if self.fenced else []
         duplicates: list[str] = []
         try:

@@ -1,22 +1,29 @@
-"""Texts: their pattern, their length, their repetition, or one exact text."""
+"""Texts: their pattern, their length, their repetition, or one exact text.
+
+`ExactMatch` looks for an answer and leaves reasoning out. The others see the whole text, since they
+judge its format.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 from guerdon._patterns import Pattern
 from guerdon._validation import check_choice, check_integer, check_number, check_type, shown
 from guerdon.errors import InvalidArgumentError, MissingInputError
-from guerdon.rubrics.checks.inputs import ground_truth_of, text_of
+from guerdon.rubrics.checks.inputs import ExpectedAnswer, ground_truth_of, text_of
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
+from guerdon.types.reasoning import REASONING_TAGS
 
 __all__ = ["ExactMatch", "LengthBounds", "RegexMatch", "RepetitionBounds"]
 
 
 class RegexMatch(Rubric):
     r"""The text matches a regular expression.
+
+    The whole text is searched, with its reasoning.
 
     Args:
         pattern: A regular expression in the syntax of Python's `re`. A match may take 5 seconds of
@@ -84,14 +91,19 @@ class RegexMatch(Rubric):
         return 0.0
 
 
-class ExactMatch(Rubric):
+class ExactMatch(ExpectedAnswer):
     r"""The text is exactly the expected one.
 
+    Reasoning is left out before. Apart from that, only what the arguments name is normalised.
+
     Args:
-        expected: The right text; None uses the observation's ground truth, a string or an integer.
+        expected: The right text; None uses the observation's ground truth, a string or an integer
+            (of numpy, too).
         field: The attribute or key of the action that contains the text.
         strip: Whether white space at both ends of both texts is ignored.
         ignore_case: Whether upper and lower case are the same.
+        reasoning_tags: The tags around reasoning, as for `split_reasoning`. White space next to
+            reasoning is left out with it.
 
     Returns:
         1.0 if both are the same, otherwise 0.0.
@@ -107,8 +119,6 @@ class ExactMatch(Rubric):
     """
 
     score_range = (0.0, 1.0)
-    reads: tuple[str, ...] = ("ground_truth",)
-    state_names: ClassVar[tuple[str, ...]] = ("expected",)
 
     def __init__(
         self,
@@ -117,30 +127,25 @@ class ExactMatch(Rubric):
         field: str = "content",
         strip: bool = True,
         ignore_case: bool = False,
+        reasoning_tags: Sequence[str] = REASONING_TAGS,
     ) -> None:
-        super().__init__()
+        super().__init__(reasoning_tags)
         self.expected = expected
         self.field = field
         self.strip = strip
         self.ignore_case = ignore_case
 
-    @property
-    def expected(self) -> str | None:
-        """The right text; None for the ground truth."""
-        return self._expected
-
-    @expected.setter
-    def expected(self, value: str | None) -> None:
+    def checked(self, value: Any) -> str | None:
+        """Return the right text."""
         if value is not None and not isinstance(value, str):
             raise InvalidArgumentError(
                 f"`expected` must be a string, or None for the ground truth, got {shown(value)}"
             )
-        self._expected = value
-        self.reads = () if value is not None else type(self).reads
+        return value
 
     def forward(self, action: Any, observation: Any) -> float:
         """Compare the text of the action with the right one."""
-        found = text_of(action, self.field)
+        stated = self.answer_of(action)
         wanted = self._expected
         if wanted is None:
             truth = ground_truth_of(observation)
@@ -151,12 +156,12 @@ class ExactMatch(Rubric):
                 )
             wanted = str(truth)
         if self.strip:
-            found, wanted = found.strip(), wanted.strip()
+            stated, wanted = stated.strip(), wanted.strip()
         if self.ignore_case:
-            found, wanted = found.casefold(), wanted.casefold()
-        if found == wanted:
+            stated, wanted = stated.casefold(), wanted.casefold()
+        if stated == wanted:
             return 1.0
-        self.explain("found %.80r, wanted %.80r", found, wanted)
+        self.explain("found %.80r, wanted %.80r", stated, wanted)
         return 0.0
 
 
@@ -169,6 +174,8 @@ _LENGTHS: dict[str, Callable[[str], int]] = {
 
 class LengthBounds(Rubric):
     """The text is neither too short nor too long.
+
+    The whole text is counted, with its reasoning.
 
     Args:
         minimum: The lowest accepted length, at least 0.
@@ -230,6 +237,8 @@ class LengthBounds(Rubric):
 
 class RepetitionBounds(Rubric):
     r"""The text does not repeat itself too much.
+
+    The whole text is counted, with its reasoning.
 
     The share of repeats is
 
