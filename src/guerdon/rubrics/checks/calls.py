@@ -25,7 +25,8 @@ class StepCall:
 
     Attributes:
         name: The tool's name.
-        arguments: Its arguments; empty if they can't be read.
+        arguments: The arguments that the tool received, in a recording those that the model wrote;
+            empty if they can't be read.
         error: The type of its error, as in `ToolError`; None if it has not failed.
         text: The text of its result or its error.
     """
@@ -75,7 +76,12 @@ def calls_of_step(
             f"{len(calls)} calls of the action, got {len(outcomes)}"
         )
     return [
-        StepCall(call.tool_name, call.arguments, _error_of(outcome), outcome.text)
+        StepCall(
+            call.tool_name,
+            call.arguments if outcome.received is None else outcome.received,
+            _error_of(outcome),
+            outcome.text,
+        )
         for call, outcome in zip(calls, outcomes, strict=True)
     ]
 
