@@ -14,14 +14,14 @@ REASONING_FIELDS = ("thinking", "reasoning", "text", "summary", "content", "reas
 
 
 def text_or_parts(content: Any) -> Any:
-    """Return the content without reasoning parts: as one text if all other parts are text.
+    r"""Return the content without reasoning parts: as one text if all other parts are text.
 
     Texts of parts are joined by a line break.
 
     Example:
         >>> from guerdon.types.content import text_or_parts
         >>> text_or_parts([{"type": "text", "text": "6 × 7"}, {"type": "text", "text": "A: 42"}])
-        '6 × 7\\nA: 42'
+        '6 × 7\nA: 42'
         >>> text_or_parts([{"type": "thinking", "thinking": "6 × 7"}, {"type": "refusal"}])
         [{'type': 'refusal'}]
     """

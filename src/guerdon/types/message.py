@@ -17,7 +17,7 @@ from pydantic import (
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.types.content import joined_text, reasoning_of
-from guerdon.types.message_formats import is_openai, openai_messages, unread_call
+from guerdon.types.message_formats import is_openai, is_openai_call, openai_messages, unread_call
 from guerdon.types.reasoning import split_reasoning
 
 __all__ = ["Message", "conversation_problems", "read_messages"]
@@ -160,8 +160,8 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
         return _adapter.validate_python(messages)
     except ValidationError as invalid:
         problem = invalid.errors(include_url=False)[0]
-        place, *fields = problem["loc"]
-        at = ".".join([f"{where}[{places[place]}]", *map(str, fields)])
+        index, *fields = problem["loc"]
+        at = ".".join([f"{where}[{places[int(index)]}]", *map(str, fields)])
         raise InvalidArgumentError(
             f"{at}: {problem['msg']}, not {reprlib.repr(problem['input'])}"
         ) from None
@@ -187,21 +187,19 @@ def conversation_problems(messages: list[Message]) -> list[str]:
 
 def _tool_problems(messages: list[Message]) -> list[str]:
     problems: list[str] = []
-    open_calls: dict[str, list[tuple[dict[str, Any], int]]] = {}
+    open_calls: dict[str, list[tuple[str, int]]] = {}
     for place, message in enumerate(messages):  # for every rollout: the usual message costs little
-        calls = message.tool_calls or ()
         if message.role == "assistant":
-            unread = unread_call(message.content, calls, message.get("function_call"))
-            if unread is not None:
-                problems.append(f"messages[{place}] has {unread}")
-        if calls:
-            for call in calls:
-                open_calls.setdefault(str(call.get("id")), []).append((call, place))
-                problem = _arguments_problem(call)
+            unread = unread_call(message.content, message.tool_calls, message.get("function_call"))
+            problems += [] if unread is None else [f"messages[{place}]: {unread}"]
+            for call in filter(is_openai_call, message.tool_calls or ()):
+                name = call["function"]["name"]
+                open_calls.setdefault(str(call.get("id")), []).append((name, place))
+                problem = _arguments_problem(call["function"].get("arguments"))
                 if problem is not None:
                     problems.append(
-                        f"messages[{place}]: the arguments of {_called(call)} are not a JSON "
-                        f"object: {problem}"
+                        f"messages[{place}]: the arguments of {name} are not a JSON object: "
+                        f"{problem}"
                     )
         elif message.role == "tool":
             waiting = open_calls.get(str(message.tool_call_id))
@@ -213,20 +211,13 @@ def _tool_problems(messages: list[Message]) -> list[str]:
                 )
     if any(open_calls.values()):
         unanswered = [each for calls in open_calls.values() for each in calls]
-        names = ", ".join(f"{_called(call)} (messages[{place}])" for call, place in unanswered[:5])
+        names = ", ".join(f"{name} (messages[{place}])" for name, place in unanswered[:5])
         problems.append(f"{len(unanswered)} of its tool calls have no result: {names}")
     return problems
 
 
-def _called(call: dict[str, Any]) -> str:
-    function = call.get("function")
-    return str(function.get("name", "(no name)")) if isinstance(function, dict) else "(no name)"
-
-
-def _arguments_problem(call: dict[str, Any]) -> str | None:
+def _arguments_problem(arguments: Any) -> str | None:
     """Why the arguments of a call are not a JSON object."""
-    function = call.get("function")
-    arguments = function.get("arguments") if isinstance(function, dict) else None
     if not isinstance(arguments, str):
         return None
     try:

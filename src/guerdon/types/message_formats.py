@@ -6,11 +6,11 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from guerdon._validation import shown
 from guerdon.types.content import (
-    TEXT_TYPES,
     is_reasoning_part,
     joined_text,
     reasoning_of,
@@ -18,35 +18,34 @@ from guerdon.types.content import (
 )
 from guerdon.types.reasoning import split_reasoning
 
-# The types of parts with a call or its result, or the keys that contain one; the end of a type.
+# The ends of the types of parts with a call or its result, or the keys that contain one.
 CALLS = ("tool_use", "toolUse", "tool_call", "tool-call", "function_call", "functionCall")
-RESULTS = (
-    *("tool_result", "toolResult", "tool-result", "call_output"),
-    *("functionResponse", "function_response"),
-)
+GEMINI = ("function_response", "functionResponse")
+RESULTS = ("tool_result", "toolResult", "tool-result", "call_output", *GEMINI)
+INNER = ("function", *CALLS, *RESULTS)
 # The roles of Gemini, OpenAI's older format and Llama.
 ROLES = {"model": "assistant", "function": "tool", "ipython": "tool"}
 # The names of the fields in calls and results, in the order in which they are looked up.
 IDS = ("call_id", "tool_call_id", "tool_use_id", "toolCallId", "toolUseId", "id")
 NAMES = ("name", "toolName")
 ARGUMENTS = ("arguments", "args", "input", "parameters")
-OUTPUTS = ("content", "output", "result", "response")
+OUTPUTS = ("content", "output", "result", "response", "value", "error")
 FAILED = ("is_error", "isError")
+KNOWN = {*IDS, *NAMES, *ARGUMENTS, *OUTPUTS, *FAILED, *INNER, "type", "status"}
 
 # Calls and results in texts. Mistral's mark is read as Hermes', so that a pattern for both begins
 # with a literal character, which `re` finds a hundred times faster. Marks in backquotes are none.
-MISTRAL, HERMES = "[TOOL_CALLS]", "<tool_call>"
+MISTRAL, HERMES, LLAMA = "[TOOL_CALLS]", "<tool_call>", "<|python_tag|>"
 CALL_MARK = re.compile(r"<(?<!`<)(?:tool_call>|\|python_tag\|>)")
 CALL_END = re.compile(r"</tool_call>|\[/TOOL_CALLS\]|</s>|<\|(?:eom_id|eot_id|im_end)\|>")
-SEPARATOR = re.compile(r"[\s;,]*")
+MISTRAL_MARKS = re.compile(r"\[CALL_ID\]\w+|\[ARGS\]")
+PARAMETER = re.compile(r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 RESPONSE = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
 # Also the marks of formats that aren't read.
 ANY_MARK = re.compile(
     r"<(?<!`<)(?:tool_call>|\|python_tag\|>|function=|function_calls>|invoke name=|\|tool_call"
     r"|｜tool▁call|\|channel\|>commentary to=|\|action_start\|>|\|plugin\|>)"
 )
-
-_decode = json.JSONDecoder().raw_decode
 
 
 def is_openai(messages: Iterable[Any]) -> bool:
@@ -70,15 +69,13 @@ def is_openai(messages: Iterable[Any]) -> bool:
                         return False
             else:
                 text = message["content"]
-                if type(text) is not str or ("_" in text and _is_marked(text)):
+                if type(text) is not str:
+                    return False
+                if "_" in text and (HERMES in text or MISTRAL in text or LLAMA in text):
                     return False
         elif role == "function":
             return False
     return True
-
-
-def _is_marked(text: str) -> bool:
-    return HERMES in text or MISTRAL in text or "<|python_tag|>" in text
 
 
 # Calls --------------------------------------------------------------------------------------------
@@ -86,61 +83,49 @@ def _is_marked(text: str) -> bool:
 
 def is_openai_call(call: Any) -> bool:
     """Whether a call is ``{"function": {"name": …, "arguments": …}, …}``."""
-    function = call.get("function") if isinstance(call, dict) else None
-    if type(function) is not dict or type(function.get("name")) is not str:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or type(function.get("name")) is not str:
         return False
     return "arguments" in function or function.keys().isdisjoint(ARGUMENTS)
 
 
-def openai_calls(calls: list[Any]) -> list[Any]:
-    """Return calls in OpenAI's format; those that aren't recognised as they are."""
-    if all(map(is_openai_call, calls)):
-        return calls
-    return [openai_call(call) or call for call in calls]
-
-
-def openai_call(call: Any) -> dict[str, Any] | None:
-    """Return a call in OpenAI's format; None if it isn't recognised.
+def openai_call(call: Any) -> Any:
+    """Return a call in OpenAI's format, or unchanged if it isn't recognised.
 
     Example:
         >>> from guerdon.types.message_formats import openai_call
         >>> openai_call({"type": "tool_use", "id": "1", "name": "look", "input": {"at": "door"}})
         {'id': '1', 'type': 'function', 'function': {'name': 'look', 'arguments': '{"at": "door"}'}}
     """
-    if not isinstance(call, Mapping):
-        return None
-    if is_openai_call(call):
-        return dict(call)
-    fields = _fields(call, ("function", *CALLS))
+    if is_openai_call(call) or not isinstance(call, Mapping):
+        return call
+    fields, id = _fields(call)
     name, arguments = _first(fields, NAMES), _first(fields, ARGUMENTS)
-    if isinstance(call.get("function"), str):
-        name = call["function"]
     if not isinstance(name, str) or not isinstance(arguments, str | Mapping | None):
-        return None
+        return call
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments or {}, ensure_ascii=False, default=str)
-    id = _first(fields, IDS) or _first(call, IDS)
-    made = {} if id is None else {"id": id}
-    made |= {"type": "function", "function": {"name": name, "arguments": arguments or "{}"}}
-    return made | _others(call, (*IDS, *NAMES, *ARGUMENTS, *CALLS, "type", "function"))
+    function = {"name": name, "arguments": arguments or "{}"}
+    return id | {"type": "function", "function": function} | _others(call)
 
 
-def _fields(part: Mapping[str, Any], keys: Iterable[str]) -> Mapping[str, Any]:
-    """The fields of a call or a result: those of a part, or of the value of one of the keys."""
-    inner = _first(part, keys)
-    return inner if isinstance(inner, Mapping) else part
+def _fields(part: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The fields of a call or a result, which may be in one of them, and its ID as a field."""
+    inner = _first(part, INNER)
+    fields = inner if isinstance(inner, Mapping) else part
+    id = _first(fields, IDS) or _first(part, IDS)
+    return fields, {} if id is None else {"id": id}
 
 
 def _first(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
     return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
-def _others(fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
-    known = set(known)
-    return {name: value for name, value in fields.items() if name not in known}
+def _others(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name not in KNOWN}
 
 
-def calls_of_text(text: str) -> list[dict[str, Any]]:
+def calls_of_text(text: str) -> list[Any]:
     r"""Return the calls that a model has written as text, in the formats of Hermes, Mistral, Llama.
 
     A call that can't be read is one whose arguments are its text.
@@ -155,43 +140,27 @@ def calls_of_text(text: str) -> list[dict[str, Any]]:
     return [call for piece in pieces for call in _calls_of(CALL_END.split(piece)[0].strip())]
 
 
-def _calls_of(text: str) -> list[dict[str, Any]]:
+def _calls_of(text: str) -> list[Any]:
     if text.startswith("<function="):  # of Qwen3-Coder
-        name, _, rest = text.removeprefix("<function=").partition(">")
-        found = re.findall(r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>", rest, re.DOTALL)
-        values = [{"name": name.strip(), "arguments": {key: _value(one) for key, one in found}}]
+        name = text.removeprefix("<function=").partition(">")[0]
+        value: Any = {key: _value(each) for key, each in PARAMETER.findall(text)}
     else:
-        name, values = _name_and_values(text)
-        if name:
-            values = [{"name": name, "arguments": each} for each in values]
-    calls = [openai_call(each) for each in values]
-    if calls and None not in calls:
+        text = MISTRAL_MARKS.sub("", text)
+        name = re.split(r"[{\[]", text, maxsplit=1)[0]
+        value = _value(text.removeprefix(name))
+    name, values = name.strip(), value if isinstance(value, list) else [value]
+    calls = [openai_call({"name": name, "arguments": each} if name else each) for each in values]
+    if calls and all(map(is_openai_call, calls)):
         return calls
     named = re.search(r"""["']name["']\s*:\s*["']([^"']+)""", text)
     return [openai_call({"name": named[1] if named else "", "arguments": text or "?"})]
 
 
-def _name_and_values(text: str) -> tuple[str, list[Any]]:
-    """Return the name before values of JSON, and the values, those of a list one by one."""
-    name = re.match(r"[^{\[]*", text.replace("[ARGS]", ""))[0]
-    start, values = text.find("[ARGS]") + len("[ARGS]") if "[ARGS]" in text else len(name), []
-    while start < len(text):
-        try:
-            value, start = _decode(text, start)
-        except (ValueError, RecursionError):
-            value, start = _value(text[start:]), len(text)
-        values += value if isinstance(value, list) else [value]
-        start = SEPARATOR.match(text, start).end()
-    return name.strip(), values
-
-
 def _value(text: str) -> Any:
     """The value of JSON or of Python in a text, else the text."""
     for read in (json.loads, ast.literal_eval):
-        try:
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             return read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            pass
     return text
 
 
@@ -216,7 +185,7 @@ def openai_messages(given: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     """
     waiting: list[Any] = []  # the calls of the last turn without a result
     for index, message in _turns(given):
-        for each in _split(message, waiting) if isinstance(message, dict) else [message]:
+        for each in _split(message, waiting) if isinstance(message, Mapping) else [message]:
             yield index, each
 
 
@@ -262,7 +231,7 @@ def _is_of(kinds: tuple[str, ...], part: Any) -> bool:
     """Whether a part is of one of the types, or contains it under its name."""
     if not isinstance(part, Mapping):
         return False
-    return str(part.get("type", "")).endswith(kinds) or not part.keys().isdisjoint(kinds)
+    return any(str(name).endswith(kinds) for name in (part.get("type"), *part))
 
 
 def _split(given: Mapping[str, Any], waiting: list[Any]) -> list[dict[str, Any]]:
@@ -272,93 +241,80 @@ def _split(given: Mapping[str, Any], waiting: list[Any]) -> list[dict[str, Any]]
         given: The message.
         waiting: The calls of the last turn that have no result; it is updated.
     """
-    message = _renamed(given)
-    content, role = message.get("content"), message.get("role")
+    message, role = _renamed(given)
+    content = message.get("content")
     parts = content if isinstance(content, list) else []
     calls = [openai_call(part) for part in parts if _is_of(CALLS, part)]
     results = [_result(part) for part in parts if _is_of(RESULTS, part)]
-    if parts:
-        rest = [_openai_part(part) for part in parts if not _is_of(RESULTS, part)]
-        rest = [part for part in rest if openai_call(part) is None or not _is_of(CALLS, part)]
-        message["content"] = rest if rest or not (calls or results) else None
+    if results or any(map(is_openai_call, calls)):
+        unread = [call for call in calls if not is_openai_call(call)]
+        others = [part for part in parts if not _is_of((*CALLS, *RESULTS), part)]
+        message["content"] = others + unread or None
     if role == "assistant":
-        _add_calls(message, [call for call in calls if call is not None])
+        _add_calls(message, list(filter(is_openai_call, calls)))
         made = message.get("tool_calls")
-        waiting[:] = made if isinstance(made, list) else ()
+        waiting[:] = filter(is_openai_call, made if isinstance(made, list) else ())
     elif waiting and isinstance(content, str) and "<tool_response>" in content:
         results = [_result_of_text(each.strip()) for each in RESPONSE.findall(content)]
         message["content"] = RESPONSE.sub("", content).strip()
     elif role == "tool" and not results:
-        results, message["content"] = [dict(message)], None
+        results, message = [message], {}
     for result in results:
         _find_call(result, waiting)
-    if role == "assistant":
-        return [message, *results]
-    if results and not message["content"]:
-        results[0] = _others(message, ("role", "content")) | results[0]
-        return results
-    return [*results, message]
+    if results and role != "assistant" and not message.get("content"):
+        extra = {name: each for name, each in message.items() if name not in ("role", "content")}
+        return [extra | results[0], *results[1:]]
+    return [message, *results] if role == "assistant" else [*results, message]
 
 
-def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A message with OpenAI's roles and names of fields."""
-    if "role" not in given and _is_of(RESULTS, given):  # of the Responses API
-        return {"role": "tool", "content": [given]}
+def _renamed(given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """A message, and its role, as OpenAI's chat format names it."""
     message = dict(given)
-    role = message.get("role")
-    if isinstance(role, str):
-        message["role"] = ROLES.get(role, role)
-    if "content" not in message and isinstance(message.get("parts"), list):
+    if "role" not in message and _is_of(RESULTS, message):  # of the Responses API
+        message = {"role": "tool", "content": [message]}
+    if message.get("type") == "message":  # of that, too
+        del message["type"]
+    if "content" not in message and "parts" in message:  # of Gemini
         message["content"] = message.pop("parts")
-    return message
+    role = str(message.get("role"))
+    if role in ROLES:
+        message["role"] = role = ROLES[role]
+    return message, role
 
 
-def _openai_part(part: Any) -> Any:
-    is_text = isinstance(part, Mapping) and part.get("type") in TEXT_TYPES
-    return {**part, "type": "text"} if is_text else part
-
-
-def _add_calls(message: dict[str, Any], calls: list[dict[str, Any]]) -> None:
+def _add_calls(message: dict[str, Any], calls: list[Any]) -> None:
     """Add the calls in the content, or in the text, of an assistant's message to its own."""
     own = message.get("tool_calls") or []
     if not isinstance(own, list):
         return  # which is refused
-    own = openai_calls(own)
+    own = [openai_call(call) for call in own]
     function_call = openai_call(message.get("function_call"))
-    if function_call is not None:
+    if is_openai_call(function_call):
         del message["function_call"]
-        calls.append(function_call)
-    known = [call.get("id") for call in own if isinstance(call, Mapping)]
-    if known:  # a call may be in the content, too
-        known.append(None)
-    calls = own + [call for call in calls if call.get("id") not in known]
+        calls = [*calls, function_call]
+    if own:  # a call may be in the content, too
+        known = [None, *(call.get("id") for call in own if isinstance(call, Mapping))]
+        calls = [call for call in calls if call.get("id") not in known]
     content = message.get("content")
-    if not calls and isinstance(content, str | list):
+    if not own and not calls and isinstance(content, str | list):
         calls = calls_of_text(joined_text(content))
-    if calls:
-        message["tool_calls"] = calls
+    if own or calls:
+        message["tool_calls"] = own + calls
 
 
 def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message for the result of a call."""
-    fields = _fields(part, RESULTS)
-    content, id, name = (_first(fields, names) for names in (OUTPUTS, IDS[:-1], NAMES))
+    fields, id = _fields(part)
+    content, name = _first(fields, OUTPUTS), _first(fields, NAMES)
     failed = fields.get("status") == "error" or any(fields.get(key) is True for key in FAILED)
-    if isinstance(content, Mapping) and (content.keys() == {"type", "value"} or len(content) == 1):
-        failed = failed or str(content.get("type", "")).startswith("error") or "error" in content
-        content = _first(content, ("value", *OUTPUTS, "error")) or content
-    if not isinstance(content, str) and not _are_parts(content):
-        content = "" if content is None else json.dumps(content, ensure_ascii=False, default=str)
-    known = {"tool_call_id": id, "name": name, "content": content, "is_error": failed or None}
-    message = {"role": "tool"} | {key: each for key, each in known.items() if each is not None}
-    others = (*IDS, *NAMES, *OUTPUTS, *FAILED, *RESULTS, "type", "status")
-    return message | _others(part, others)
-
-
-def _are_parts(content: Any) -> bool:
-    return isinstance(content, list) and all(
-        isinstance(part, Mapping) and ("type" in part or "text" in part) for part in content
-    )
+    if isinstance(content, Mapping) and len(content.keys() - {"type"}) == 1:
+        failed = failed or "error" in content or "error" in str(content.get("type"))
+        content = _first(content, OUTPUTS) or content
+    if not isinstance(content, str | list | None):
+        content = json.dumps(content, ensure_ascii=False, default=str)
+    message = {"role": "tool", "content": content or ""} | _others(part)
+    found = {"tool_call_id": id.get("id"), "name": name, "is_error": failed or None}
+    return message | {key: each for key, each in found.items() if each is not None}
 
 
 def _result_of_text(text: str) -> dict[str, Any]:
@@ -369,37 +325,36 @@ def _result_of_text(text: str) -> dict[str, Any]:
 
 
 def _find_call(result: dict[str, Any], waiting: list[Any]) -> None:
-    """Remove the call of a result from those that wait, and let the result have its id."""
+    """Remove the call of a result from those that wait, and let the result have its ID."""
     id, name = _first(result, IDS[:-1]), result.get("name")
-    calls = list(filter(is_openai_call, waiting))
     if id is not None:
-        found = [call for call in calls if call.get("id") == id]
-        result.setdefault("tool_call_id", id)
+        calls = [call for call in waiting if call.get("id") == id]
     else:
-        found = [call for call in calls if call["function"].get("name") == name] or calls
-    if found:
-        waiting.remove(found[0])
-        if id is None and "id" in found[0]:
-            result["tool_call_id"] = found[0]["id"]
+        calls = [call for call in waiting if call["function"]["name"] == name] or waiting[:1]
+    for call in calls[:1]:
+        waiting.remove(call)
+        id = call.get("id")
+    if id is not None:
+        result["tool_call_id"] = id
 
 
 # What isn't read ----------------------------------------------------------------------------------
 
 
-def unread_call(content: Any, calls: Iterable[Any], function_call: Any = None) -> str | None:
+def unread_call(content: Any, calls: Any = (), function_call: Any = None) -> str | None:
     """Describe a call of an assistant's message that is in none of the formats that are read.
 
     Example:
         >>> from guerdon.types.message_formats import unread_call
-        >>> unread_call("<function=look></function>", [])
+        >>> unread_call("<function=look></function>")
         "a tool call in a format that isn't read: '<function='"
         >>> unread_call(None, [{"id": "1"}])
         "a tool call in a format that isn't read: {'id': '1'}"
     """
-    parts = content if isinstance(content, list) else ()
-    unread = [call for call in calls if not is_openai_call(call)]
-    unread += [part for part in parts if _is_of(CALLS, part)]
+    unread = [call for call in calls or () if not is_openai_call(call)]
     unread += [] if function_call is None else [function_call]
+    if isinstance(content, list):
+        unread += [part for part in content if _is_of(CALLS, part)]
     if not unread and not calls:
         text = joined_text(content).replace(MISTRAL, HERMES)
         if ANY_MARK.search(text):

@@ -96,7 +96,7 @@ def _error_of(outcome: ToolOutcome) -> str | None:
 
 def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) -> list[StepCall]:
     from guerdon.types.message import read_messages
-    from guerdon.types.message_formats import openai_calls, unread_call
+    from guerdon.types.message_formats import openai_call, unread_call
 
     calls = field_of(action, "tool_calls")
     if not isinstance(calls, Sequence) or not all(isinstance(each, Mapping) for each in calls):
@@ -104,7 +104,7 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
             f"the action ({type(action).__name__}) has no tool calls: it must be a ToolAction, or "
             "have `tool_calls`, as a turn of a recorded conversation has"
         )
-    calls = openai_calls(calls)
+    calls = [openai_call(call) for call in calls]
     unread = unread_call(field_of(action, "content"), calls)
     if unread is not None:
         raise MissingInputError(f"the action has {unread}")

@@ -131,7 +131,9 @@ def _are_equal(one: Any, other: Any, tolerance: Tolerance) -> bool:
         return True
     if _is_number(one) and _is_number(other):
         return _are_close(one, other, tolerance)
-    if isinstance(one, str) is not isinstance(other, str) and (_is_number(one) or _is_number(other)):
+    if isinstance(one, str) is not isinstance(other, str) and (
+        _is_number(one) or _is_number(other)
+    ):
         return False  # the JSON of a Decimal is a text
     try:
         return bool(to_jsonable_python(one) == to_jsonable_python(other))

@@ -52,8 +52,8 @@ def _check_state(name: str, value: Any) -> Any:
 class StateMatches(ExponentialDiscountingTrajectoryRubric):
     """The world is in the expected state after the episode, such as that of the right actions.
 
-    The state is any nested value: mappings, lists, models, dataclasses, texts, numbers. Sets and the
-    keys of mappings have no order, lists have one. Numbers of all types are compared by their
+    The state is any nested value: mappings, lists, models, dataclasses, texts, numbers. Sets and
+    the keys of mappings have no order, lists have one. Numbers of all types are compared by their
     values, within the tolerances; texts and bools are no numbers. What may differ, such as the time
     of a change, `state` and `expected` leave out.
 
@@ -75,8 +75,8 @@ class StateMatches(ExponentialDiscountingTrajectoryRubric):
         0.0.
 
     Raises:
-        InvalidArgumentError: `state` is no path and no function, a function is async, or a number is
-            out of range.
+        InvalidArgumentError: `state` is no path and no function, a function is async, or a tolerance
+            is out of range.
         MissingInputError: At evaluation, there is no state or no expected one, or one of them is
             nested deeper than 100 levels or has a value that JSON can't represent.
 
@@ -112,7 +112,7 @@ class StateMatches(ExponentialDiscountingTrajectoryRubric):
         self.relative_tolerance = relative_tolerance
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         """What it reads: the state, and the ground truth if nothing else is expected."""
         return ("state",) if self.expected is not None else ("state", "ground_truth")
 
