@@ -93,7 +93,7 @@ def test_message_content_that_is_neither_text_nor_parts_is_refused(content):
         ("", ""),
         (None, ""),
         ([], ""),
-        ([{"type": "text", "text": "a"}, IMAGE, {"type": "text", "text": "b"}], "ab"),
+        ([{"type": "text", "text": "a"}, IMAGE, {"type": "text", "text": "b"}], "a\nb"),
         ([IMAGE], ""),
         ([{"type": "text", "text": None}], ""),
     ],

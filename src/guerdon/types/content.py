@@ -61,8 +61,8 @@ def is_reasoning_part(part: Any) -> bool:
     """Whether a part of a message's content is reasoning, such as ``{"type": "thinking", …}``."""
     if not isinstance(part, Mapping):
         return False
-    kind = str(part.get("type", ""))
-    is_reasoning = any(name in kind for name in REASONING)
+    kind = part.get("type")
+    is_reasoning = isinstance(kind, str) and any(name in kind for name in REASONING)
     return is_reasoning or part.get("thought") is True or "reasoningContent" in part
 
 

@@ -153,10 +153,10 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
     try:
         if is_openai(given):
             return _adapter.validate_python(given)
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         pass  # another format, or invalid
-    places, messages = zip(*openai_messages(given), strict=True)
     try:
+        places, messages = zip(*openai_messages(given), strict=True)
         return _adapter.validate_python(messages)
     except ValidationError as invalid:
         problem = invalid.errors(include_url=False)[0]
@@ -165,6 +165,8 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
         raise InvalidArgumentError(
             f"{at}: {problem['msg']}, not {reprlib.repr(problem['input'])}"
         ) from None
+    except RecursionError:
+        raise InvalidArgumentError(f"`{where}` is nested too deeply") from None
 
 
 def conversation_problems(messages: list[Message]) -> list[str]:

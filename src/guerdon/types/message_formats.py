@@ -231,7 +231,8 @@ def _is_of(kinds: tuple[str, ...], part: Any) -> bool:
     """Whether a part is of one of the types, or contains it under its name."""
     if not isinstance(part, Mapping):
         return False
-    return any(str(name).endswith(kinds) for name in (part.get("type"), *part))
+    names = (part.get("type"), *part)
+    return any(isinstance(name, str) and name.endswith(kinds) for name in names)
 
 
 def _split(given: Mapping[str, Any], waiting: list[Any]) -> list[dict[str, Any]]:
@@ -267,7 +268,7 @@ def _split(given: Mapping[str, Any], waiting: list[Any]) -> list[dict[str, Any]]
     return [message, *results] if role == "assistant" else [*results, message]
 
 
-def _renamed(given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _renamed(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """A message, and its role, as OpenAI's chat format names it."""
     message = dict(given)
     if "role" not in message and _is_of(RESULTS, message):  # of the Responses API
@@ -276,8 +277,8 @@ def _renamed(given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         del message["type"]
     if "content" not in message and "parts" in message:  # of Gemini
         message["content"] = message.pop("parts")
-    role = str(message.get("role"))
-    if role in ROLES:
+    role = message.get("role")
+    if isinstance(role, str) and role in ROLES:
         message["role"] = role = ROLES[role]
     return message, role
 

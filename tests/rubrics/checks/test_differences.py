@@ -61,7 +61,7 @@ def test_differences_are_none_only_for_equal_json(one, other):
     [
         (348, 348.0),
         (0.3, 0.1 + 0.2),
-        (1e20, 1e20 * (1 + 1e-12)),
+        (1e20, 1e20 * (1 + 1e-15)),
         (float("nan"), float("nan")),
         ((1, 2), [1, 2]),
         (deque((1, 2)), [1, 2]),

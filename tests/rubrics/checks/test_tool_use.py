@@ -154,7 +154,7 @@ def test_called_tool_scores_the_episode_and_rewards_the_step_of_the_call(
     ("turns", "reason"),
     [
         (["Hm.", UNKNOWN], "book was never called"),
-        ([OTHER], "book: flight: 'HAT171', expected 'HAT170'"),
+        ([OTHER], "book: flight: 'HAT171', expected 'HAT170' (as the model wrote it)"),
         ([OTHER, FAILS], "book failed: execution_error: Error: there is no such flight"),
         ([BOOK], None),
     ],

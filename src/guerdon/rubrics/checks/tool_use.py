@@ -254,6 +254,13 @@ class CallBudget(ExponentialDiscountingTrajectoryRubric):
         return check_integer("zero_at", self.zero_at or lowest, low=lowest)
 
 
+class _CostRange:
+    """The range of the scores of a `ToolCost`, as it is set now."""
+
+    def __get__(self, rubric: ToolCost | None, owner: type) -> tuple[float, float]:
+        return (0.0, 1.0 if rubric is None else rubric.maximum)
+
+
 class ToolCost(Rubric):
     """Higher is worse: what the tool calls of the step cost.
 
@@ -279,16 +286,12 @@ class ToolCost(Rubric):
         0.1
     """
 
+    score_range = _CostRange()  # type: ignore[assignment]
     maximum = Checked(check_number, low=0, low_open=True)
 
     def __init__(self, maximum: float = 1.0) -> None:
         super().__init__()
         self.maximum = maximum
-
-    @property
-    def score_range(self) -> tuple[float, float]:  # type: ignore[override]
-        """The lowest and highest score."""
-        return (0.0, self.maximum)
 
     def forward(self, action: Any, observation: Any) -> float:
         """Return the cost of the step."""

@@ -75,8 +75,8 @@ class StateMatches(ExponentialDiscountingTrajectoryRubric):
         0.0.
 
     Raises:
-        InvalidArgumentError: `state` is no path and no function, a function is async, or a tolerance
-            is out of range.
+        InvalidArgumentError: `state` is no path and no function, a function is async, or a
+            tolerance is out of range.
         MissingInputError: At evaluation, there is no state or no expected one, or one of them is
             nested deeper than 100 levels or has a value that JSON can't represent.
 
