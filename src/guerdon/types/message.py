@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import reprlib
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import (
@@ -109,7 +110,8 @@ class Message(BaseModel):
         return key in self.model_fields_set
 
 
-_adapter = TypeAdapter(list[Message])
+# Without the adapter, whose own method takes longer than a message.
+_validate: Callable[[Any], list[Message]] = TypeAdapter(list[Message]).validator.validate_python
 _raw_decode = json.JSONDecoder().raw_decode
 _plain = {Message}
 
@@ -152,12 +154,12 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
         return list(given)
     try:
         if is_openai(given):
-            return _adapter.validate_python(given)
+            return _validate(given)
     except (ValueError, LookupError, TypeError, RecursionError):
         pass  # another format, or invalid
     try:
         places, messages = zip(*openai_messages(given), strict=True)
-        return _adapter.validate_python(messages)
+        return _validate(messages)
     except ValidationError as invalid:
         problem = invalid.errors(include_url=False)[0]
         index, *fields = problem["loc"]

@@ -65,7 +65,7 @@ def is_openai(messages: Iterable[Any]) -> bool:
             calls = message.get("tool_calls")
             if calls:
                 for call in calls:
-                    if "function" not in call:
+                    if "arguments" not in call["function"]:
                         return False
             else:
                 text = message["content"]
@@ -149,9 +149,11 @@ def _calls_of(text: str) -> list[Any]:
         name = re.split(r"[{\[]", text, maxsplit=1)[0]
         value = _value(text.removeprefix(name))
     name, values = name.strip(), value if isinstance(value, list) else [value]
-    calls = [openai_call({"name": name, "arguments": each} if name else each) for each in values]
-    if calls and all(map(is_openai_call, calls)):
-        return calls
+    if values and all(isinstance(each, Mapping) for each in values):
+        given = [{"name": name, "arguments": each} if name else each for each in values]
+        calls = [openai_call(each) for each in given]
+        if all(map(is_openai_call, calls)):
+            return calls
     named = re.search(r"""["']name["']\s*:\s*["']([^"']+)""", text)
     return [openai_call({"name": named[1] if named else "", "arguments": text or "?"})]
 

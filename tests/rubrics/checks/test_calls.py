@@ -144,7 +144,7 @@ def test_calls_of_step_reads_arguments_of_recordings(arguments, read):
 
 @pytest.mark.parametrize("call", [{}, {"function": None}, {"function": {"name": None}}])
 def test_calls_of_step_refuses_calls_without_a_name(call):
-    with pytest.raises(MissingInputError, match="has a tool call in a format that isn't read: {"):
+    with pytest.raises(MissingInputError, match="has a tool call in a format that isn't read"):
         calls_of_step(*recorded([call], {"content": "?"}))
 
 

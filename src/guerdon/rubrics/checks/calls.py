@@ -105,7 +105,8 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
             "have `tool_calls`, as a turn of a recorded conversation has"
         )
     calls = [openai_call(call) for call in calls]
-    unread = unread_call(field_of(action, "content"), calls)
+    older = field_of(field_of(action, "raw"), "function_call")
+    unread = unread_call(field_of(action, "content"), calls, older)
     if unread is not None:
         raise MissingInputError(f"the action has {unread}")
     if not calls:

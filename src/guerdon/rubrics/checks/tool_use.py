@@ -286,7 +286,7 @@ class ToolCost(Rubric):
         0.1
     """
 
-    score_range = _CostRange()  # type: ignore[assignment]
+    score_range = _CostRange()
     maximum = Checked(check_number, low=0, low_open=True)
 
     def __init__(self, maximum: float = 1.0) -> None:
