@@ -70,6 +70,7 @@ FORMATS = {
         says([{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Yes"}, USE]),
         user([RESULT, {"type": "text", "text": "Thanks"}]),
     ],
+    "openai with anthropic's result": [calls(openai(), content=""), user([RESULT])],
     "anthropic, result in parts": [
         says([USE]),
         user([{**RESULT, "content": [{"type": "text", "text": "%"}]}]),

@@ -51,8 +51,7 @@ ANY_MARK = re.compile(
 def is_openai(messages: Iterable[Any]) -> bool:
     """Whether the calls of a conversation are in OpenAI's format; most are.
 
-    It is asked for each conversation that is read, so it looks at no more than it must: at the
-    messages of assistants, since there is no result without a call.
+    It is asked for each conversation that is read, so it looks at no more than it must.
 
     Raises:
         LookupError | TypeError: A message is none.
@@ -60,22 +59,30 @@ def is_openai(messages: Iterable[Any]) -> bool:
     for message in messages:
         role = message["role"]
         if role == "assistant":
-            if "function_call" in message and message["function_call"] is not None:
-                return False
-            calls = message.get("tool_calls")
-            if calls:
-                for call in calls:
-                    if "arguments" not in call["function"]:
-                        return False
+            if "tool_calls" in message or "function_call" in message:
+                if not _has_usual_calls(message):
+                    return False
             else:
                 text = message["content"]
-                if type(text) is not str:
+                if type(text) is not str or ("_" in text and _has_mark(text)):
                     return False
-                if "_" in text and (HERMES in text or MISTRAL in text or LLAMA in text):
-                    return False
-        elif role == "function":
+        elif role == "function" or (role == "user" and type(message["content"]) is not str):
             return False
     return True
+
+
+def _has_usual_calls(message: Mapping[str, Any]) -> bool:
+    calls, text = message.get("tool_calls"), message.get("content")
+    for call in calls or ():
+        if "arguments" not in call["function"]:
+            return False
+    if message.get("function_call") is not None:
+        return False
+    return bool(calls) or (type(text) is str and not _has_mark(text))
+
+
+def _has_mark(text: str) -> bool:
+    return HERMES in text or MISTRAL in text or LLAMA in text
 
 
 # Calls --------------------------------------------------------------------------------------------
@@ -183,7 +190,7 @@ def openai_messages(given: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         >>> from guerdon.types.message_formats import openai_messages
         >>> result = {"type": "tool_result", "tool_use_id": "1", "content": "a door"}
         >>> list(openai_messages([{"role": "user", "content": [result]}]))
-        [(0, {'role': 'tool', 'tool_call_id': '1', 'content': 'a door'})]
+        [(0, {'role': 'tool', 'content': 'a door', 'tool_call_id': '1'})]
     """
     waiting: list[Any] = []  # the calls of the last turn without a result
     for index, message in _turns(given):
