@@ -241,9 +241,17 @@ def test_audit_ignores_calls_that_were_not_made():
     assert judged(chat, task())[0] == 1.0
 
 
-@pytest.mark.parametrize("call", [{}, {"function": "think"}, {"function": {"name": "think"}}])
-def test_audit_takes_a_call_without_a_function(call):
+def test_audit_takes_a_call_without_arguments():
+    call = {"function": {"name": "think"}}
     assert judged([{"role": "assistant", "tool_calls": [call]}], task())[0] == 0.0
+
+
+@pytest.mark.parametrize("call", [{}, {"function": "think"}])
+def test_audit_of_a_call_that_cannot_be_read_is_refused(call):
+    [step] = rollout([{"role": "assistant", "tool_calls": [call]}], task()).steps
+    score = Resolved(DATA).score(*step)
+    assert score.value is None
+    assert "a tool call in a format that isn't read" in score.error
 
 
 # The rules ----------------------------------------------------------------------------------------

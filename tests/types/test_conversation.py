@@ -107,13 +107,14 @@ def test_conversation_problems_arguments_that_are_nested_too_deep_are_reported()
         {"function": {"name": 3, "arguments": {"a": 1}}},
         {"id": ["c1"]},
         {"id": {"a": 1}},
+        {"id": "c1", "name": "add", "arguments": {}},
     ],
     ids=json.dumps,
 )
-def test_conversation_problems_calls_of_any_shape_do_no_harm(made):
-    [oddity] = conversation_problems([USER, calls(made)])
-    assert oddity.startswith("1 of its tool calls have no result: ")
-    assert oddity.endswith("(messages[1])")
+def test_conversation_problems_calls_in_other_formats_are_named(made):
+    assert conversation_problems([USER, calls(made)]) == [
+        f"messages[1]: a tool call in a format that isn't read: {made!r}"
+    ]
 
 
 JSON = st.recursive(

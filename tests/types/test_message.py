@@ -93,13 +93,49 @@ def test_message_content_that_is_neither_text_nor_parts_is_refused(content):
         ("", ""),
         (None, ""),
         ([], ""),
-        ([{"type": "text", "text": "a"}, IMAGE, {"type": "text", "text": "b"}], "ab"),
+        ([{"type": "text", "text": "a"}, IMAGE, {"type": "text", "text": "b"}], "a\nb"),
         ([IMAGE], ""),
         ([{"type": "text", "text": None}], ""),
     ],
 )
 def test_message_the_text_is_that_of_all_text_parts(content, text):
     assert Message.model_validate({"role": "user", "content": content}).text == text
+
+
+THINKING = {"type": "thinking", "thinking": "3 * 6", "signature": "s"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "reasoning"),
+    [
+        ({"content": "<think>3 * 6</think>\n\nA: 18"}, "A: 18", "3 * 6"),
+        ({"content": "3 * 6</think>A: 18"}, "A: 18", "3 * 6"),
+        ({"content": "<think>3 * 6"}, "", "3 * 6"),
+        ({"content": [THINKING, {"type": "text", "text": "A: 18"}]}, "A: 18", "3 * 6"),
+        ({"content": [THINKING]}, "", "3 * 6"),
+        ({"content": [{"type": "redacted_thinking", "data": "x"}]}, "", ""),
+        ({"content": [{"type": "reasoning_text", "text": "3 * 6"}]}, "", "3 * 6"),
+        ({"content": [{"type": "reasoning", "summary": [{"text": "3 * 6"}]}]}, "", "3 * 6"),
+        ({"content": [{"reasoningContent": {"reasoningText": {"text": "3"}}}]}, "", "3"),
+        ({"content": [{"text": "3 * 6", "thought": True}, {"text": "A: 18"}]}, "A: 18", "3 * 6"),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "3"}]}]}, "", "3"),
+        ({"content": [{"type": "output_text", "text": "A: 18"}]}, "A: 18", ""),
+        ({"content": "A: 18", "reasoning_content": "3 * 6"}, "A: 18", "3 * 6"),
+        ({"content": "A: 18", "reasoning": "3 * 6"}, "A: 18", "3 * 6"),
+        ({"content": "A: 18"}, "A: 18", ""),
+        ({"content": None}, "", ""),
+    ],
+)
+def test_message_keeps_reasoning_apart_from_the_text(fields, text, reasoning):
+    message = Message.model_validate({"role": "assistant", **fields})
+    assert (message.text, message.reasoning) == (text, reasoning)
+    assert message.content == fields["content"]
+    assert message.to_openai() == {"role": "assistant", **fields}
+
+
+def test_message_the_text_of_others_has_no_reasoning():
+    message = Message(role="user", content="Write <think>, then the answer.")
+    assert (message.text, message.reasoning) == ("Write <think>, then the answer.", "")
 
 
 def test_message_a_message_without_content_has_no_text():

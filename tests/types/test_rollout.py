@@ -92,7 +92,11 @@ def test_rollout_the_action_knows_its_text_and_its_place():
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [(None, ""), ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"), ([], "")],
+    [
+        (None, ""),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb"),
+        ([], ""),
+    ],
 )
 def test_rollout_the_content_of_an_action_is_always_text(content, text):
     ((action, _),) = rollout_of(assistant(content)).steps
@@ -295,24 +299,26 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
 def test_rollout_steps_read_text_parts_as_text_and_keep_other_parts():
     rollout = rollout_of(
         {"role": "user", "content": [TEXT, IMAGE]},
-        {"role": "assistant", "content": [TEXT, {"type": "text", "text": " a cat"}]},
+        {"role": "assistant", "content": [TEXT, {"type": "text", "text": "a cat"}]},
         {"role": "user", "content": [TEXT]},
         {"role": "assistant", "content": [TEXT, IMAGE]},
         {"role": "user", "content": []},
         {"role": "assistant", "content": []},
     )
     contents = [action.content for action, _ in rollout.steps]
-    assert contents == ["Look: a cat", [TEXT, IMAGE], ""]
+    assert contents == ["Look:\na cat", [TEXT, IMAGE], ""]
     assert json.loads(str(rollout.steps[1][0])) == [TEXT, IMAGE]
     steps = rollout.to_step_data()
     assert [step.observation_data for step in steps] == [[TEXT, IMAGE], "Look:", ""]
-    assert [step.raw_policy_output for step in steps] == ["Look: a cat", "Look:", ""]
+    assert [step.raw_policy_output for step in steps] == ["Look:\na cat", "Look:", ""]
 
 
-def test_rollout_turn_with_an_image_is_refused_by_a_rubric_that_reads_text():
-    rollout = rollout_of({"role": "assistant", "content": [TEXT, IMAGE]})
-    with pytest.raises(MissingInputError, match=r"'content'\[1\] is a part of type 'image_url'"):
+def test_rollout_turn_without_a_text_is_refused_by_a_rubric_that_reads_text():
+    rollout = rollout_of({"role": "assistant", "content": [IMAGE]})
+    with pytest.raises(MissingInputError, match=r"'content' has no text part"):
         RegexMatch("Look")(*rollout.steps[0])
+    with_text = rollout_of({"role": "assistant", "content": [TEXT, IMAGE]})
+    assert RegexMatch("Look")(*with_text.steps[0]) == 1.0
 
 
 @given(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, NotRequired, TypeVar, get_type_hints
 
@@ -34,6 +34,7 @@ class ToolFunction:
         spec: Its description.
         function: What to call with the arguments; of a method, with the environment first.
         arguments: Validates the arguments.
+        defaults: The values of arguments that may be left out.
         ends: Whether a call that succeeds ends the episode.
         when: Whether the agent may call it now, as a function of the environment.
         cost: What a call costs.
@@ -43,6 +44,7 @@ class ToolFunction:
     function: Callable[..., Any]
     _: KW_ONLY
     arguments: TypeAdapter[dict[str, Any]] | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     ends: bool = False
     when: Callable[[Any], bool] | None = None
     cost: float = 0.0
@@ -115,7 +117,8 @@ def tool_of(function: Callable[..., Any], *, name: str | None = None, skip: int 
             f"the types of the tool {name} can't be read: {error}; define them before it"
         ) from error
     fields: dict[str, Any] = {}
-    for parameter in list(inspect.signature(function).parameters.values())[skip:]:
+    parameters = list(inspect.signature(function).parameters.values())[skip:]
+    for parameter in parameters:
         fields[parameter.name] = _field(name, parameter, hints, about)
     make: Any = TypedDict
     typed = make(name, fields)
@@ -130,7 +133,8 @@ def tool_of(function: Callable[..., Any], *, name: str | None = None, skip: int 
     for each in schema.get("properties", {}).values():
         each.pop("title", None)
     spec = Tool(name=name, description=description, input_schema={"properties": {}, **schema})
-    return ToolFunction(spec, function, arguments=adapter)
+    defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+    return ToolFunction(spec, function, arguments=adapter, defaults=defaults)
 
 
 def _field(

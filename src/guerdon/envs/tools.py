@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -252,7 +253,9 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
 
     def _called(self, action: ToolAction, outcomes: list[ToolOutcome]) -> Observation:
         if isinstance(action, CallToolAction):
-            return self._closed(CallToolObservation(**dict(outcomes[0])))
+            observation = CallToolObservation(**dict(outcomes[0]))
+            observation._received = outcomes[0].received
+            return self._closed(observation)
         return self._closed(CallToolsObservation(results=outcomes))
 
     def _closed(self, observation: Observation) -> Observation:
@@ -284,13 +287,17 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         if isinstance(prepared, ToolOutcome):
             return prepared
         made, ready = prepared
+        received = _received(made, ready, call.arguments)
         try:
             value = made.function(self, **ready)
             if inspect.isawaitable(value):
                 value = run(_limited(value, self.tool_timeout_s))
         except (Exception, SystemExit) as error:
-            return self._failed(call, error)
-        return self._outcome(made, value)
+            outcome = self._failed(call, error)
+        else:
+            outcome = self._outcome(made, value)
+        outcome._received = received
+        return outcome
 
     def _failed(self, call: CallToolAction, error: BaseException) -> ToolOutcome:
         """Return the outcome of a tool that has raised; raises failures of the environment."""
@@ -340,6 +347,19 @@ class ToolEnvironment(Environment[ToolAction, Observation, State]):
         if made.ends and not result.is_error:
             self._is_done = True
         return ToolOutcome(tool_name=made.spec.name, result=result)
+
+
+def _received(
+    made: ToolFunction, ready: dict[str, Any], given: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The arguments that a tool will receive, if they differ from those of the call."""
+    received = {**made.defaults, **ready}
+    if repr(received) == repr(given):
+        return None
+    try:
+        return deepcopy(received)  # the tool may change them
+    except Exception:
+        return received
 
 
 class _ToolTimeoutError(Exception):

@@ -22,8 +22,12 @@ from guerdon.integrations.stepping import OnInvalid
 from guerdon.rubrics.containers import WeightedSum
 from guerdon.types.content import text_or_parts
 from guerdon.types.evaluate_result import EvaluateResult
+from guerdon.types.message_formats import openai_messages
 
 __all__ = ["resources_server", "to_messages"]
+
+# Of a message of the Responses API.
+FIELDS = ("type", "role", "content")
 
 # NeMo RL reads the first and leaves the sample out of the loss; NeMo Gym reads the second and
 # writes the rollout to the file of failures.
@@ -157,46 +161,9 @@ def to_messages(items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Args:
         items: Messages, reasoning, function calls and their outputs.
     """
-    messages: list[dict[str, Any]] = []
-    for item in items:
-        kind = item.get("type", "message")
-        if kind == "function_call_output":
-            output = _content(item["output"])
-            messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": output})
-        elif kind == "message" and item["role"] != "assistant":
-            messages.append({"role": item["role"], "content": _content(item["content"])})
-        else:
-            _extend(_turn(messages, kind), kind, item)
-    return messages
-
-
-def _turn(messages: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    """The assistant's message that an item belongs to: the last, or a new one."""
-    last = messages[-1] if messages else {}
-    is_open = kind == "function_call" or last.get("content") is None
-    if last.get("role") != "assistant" or not is_open:
-        last = {"role": "assistant", "content": None}
-        messages.append(last)
-    return last
-
-
-def _extend(turn: dict[str, Any], kind: str, item: Mapping[str, Any]) -> None:
-    if kind == "message":
-        turn["content"] = _content(item["content"])
-    elif kind == "function_call":
-        function = {"name": item["name"], "arguments": item["arguments"]}
-        call = {"id": item["call_id"], "type": "function", "function": function}
-        turn.setdefault("tool_calls", []).append(call)
-    else:
-        texts = [part["text"] for part in item["summary"]]
-        before = turn.get("reasoning_content")
-        turn["reasoning_content"] = "\n".join([before, *texts] if before else texts)
-
-
-def _content(content: Any) -> Any:
-    """The text of a message, or its parts if they are not all texts."""
-    if isinstance(content, str):
-        return content
-    return text_or_parts(
-        [{"type": "text", "text": part["text"]} if "text" in part else part for part in content]
-    )
+    known = [
+        {name: item[name] for name in FIELDS if name in item} if "role" in item else item
+        for item in items
+    ]
+    messages = [message for _, message in openai_messages(known)]
+    return [message | {"content": text_or_parts(message["content"])} for message in messages]

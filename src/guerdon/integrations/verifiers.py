@@ -112,11 +112,8 @@ def _record(trace: Any, name: str, components: Any, steps: Any, fingerprint: Any
 
 
 def _openai(message: Any) -> dict[str, Any]:
-    """Return a message of verifiers in OpenAI's format."""
-    form: dict[str, Any] = message.model_dump(exclude_none=True, exclude={"provider_state"})
-    for call in form.get("tool_calls", ()):
-        call["function"] = {"name": call.pop("name"), "arguments": call.pop("arguments")}
-    return form
+    """Return a message of verifiers, whose tool calls have no ``function``."""
+    return dict(message.model_dump(exclude_none=True, exclude={"provider_state"}))
 
 
 # Environments ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from guerdon.rollouts.json_forms import group_key
 from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.agents import AGENT
-from guerdon.types.message import Message
+from guerdon.types.message import Message, read_messages
 from guerdon.types.rollout import Rollout, StepData
 
 if TYPE_CHECKING:
@@ -395,7 +395,7 @@ def own_action(step: StepData) -> Any:
     if taken is None:
         raise CreditError("it has no `action_taken` to compare; pass an `action_key` function")
     if isinstance(taken, dict) and taken.get("role") == "assistant":
-        message = Message.model_validate(taken)
+        [message] = read_messages([taken])
         return _calls(message) or _content(message)
     return taken
 
@@ -436,8 +436,6 @@ def _content(message: Message) -> Hashable:
 
 def _calls(message: Message) -> tuple[tuple[str, str], ...]:
     functions = [call.get("function") for call in message.tool_calls or ()]
-    if message.role == "assistant" and "function_call" in message:  # the deprecated form
-        functions.append(message["function_call"])
     return tuple(
         (str(each.get("name")), str(each.get("arguments")))
         if isinstance(each, dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import reprlib
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import (
@@ -16,6 +17,9 @@ from pydantic import (
 )
 
 from guerdon.errors import InvalidArgumentError
+from guerdon.types.content import joined_text, reasoning_of
+from guerdon.types.message_formats import is_openai, is_openai_call, openai_messages, unread_call
+from guerdon.types.reasoning import split_reasoning
 
 __all__ = ["Message", "conversation_problems", "read_messages"]
 
@@ -31,7 +35,7 @@ class Message(BaseModel):
 
     It is immutable, so that a reward function can't change what was recorded. It reads and writes
     OpenAI's chat format without loss: unknown fields are kept. Fields are attributes and also keys,
-    ``message["content"]``.
+    ``message["content"]``. `read_messages` reads other formats, too.
 
     Example:
         >>> message = Message.model_validate({"role": "user", "content": "6 × 7?", "cache": True})
@@ -60,17 +64,31 @@ class Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """The content as text: that of all text parts, ``""`` without content.
+        """The content as text, ``""`` without content: that of all text parts, one to a line.
 
-        Parts of other types, such as images, have none; they are in `content`.
+        That of an assistant is without its reasoning, which is in `reasoning`. Parts of other
+        types, such as images, have none. All is in `content`, as the model wrote it.
         """
-        content = self.content
-        if isinstance(content, str):
-            return content
-        return "".join(str(part.get("text") or "") for part in content or ())
+        text = joined_text(self.content)
+        return split_reasoning(text)[1] if self.role == "assistant" else text
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning of an assistant: its `reasoning_content`, reasoning parts, and in tags.
+
+        Example:
+            >>> Message(role="assistant", content="<think>6 × 7</think>A: 42").reasoning
+            '6 × 7'
+        """
+        if self.role != "assistant":
+            return ""
+        own = (self.reasoning_content, self.get("reasoning"), self.get("thinking"))
+        texts = [*(each for each in own if isinstance(each, str)), reasoning_of(self.content)]
+        texts.append(split_reasoning(joined_text(self.content))[0])
+        return "\n".join(filter(None, texts))
 
     def to_openai(self) -> dict[str, Any]:
-        """Return the message as it was given, as a dict of JSON types."""
+        """Return the message with the fields that it was given, as a dict of JSON types."""
         return self.model_dump()
 
     @model_serializer(mode="wrap")
@@ -92,18 +110,34 @@ class Message(BaseModel):
         return key in self.model_fields_set
 
 
-_adapter = TypeAdapter(list[Message])
+# Without the adapter, whose own method takes longer than a message.
+_validate: Callable[[Any], list[Message]] = TypeAdapter(list[Message]).validator.validate_python
 _raw_decode = json.JSONDecoder().raw_decode
 _plain = {Message}
 
 
 def read_messages(given: Any, where: str = "messages") -> list[Message]:
-    """Return a new list of messages from `Message` objects or dicts in OpenAI's chat format.
+    """Return a new list of messages from `Message` objects or dicts.
+
+    Tool calls of other formats are read into OpenAI's: calls become ``tool_calls`` with a
+    ``function`` of a name and arguments, and each result a message of the role ``tool``, with the
+    ``tool_call_id`` if the call has an ID. The formats are
+
+    - calls without a ``function``, as of LangChain, and ``function_call`` with the role
+      ``function``, OpenAI's older format,
+    - parts of a content: Anthropic's ``tool_use`` and ``tool_result``, Gemini's ``functionCall``
+      and ``functionResponse``, and those of Bedrock and the AI SDK,
+    - items of OpenAI's Responses API,
+    - text: ``<tool_call>`` with ``<tool_response>`` of Hermes and Qwen, ``[TOOL_CALLS]`` of
+      Mistral, ``<|python_tag|>`` of Llama with JSON; the text stays in the content.
 
     Example:
         >>> from guerdon.types import read_messages
         >>> read_messages([{"role": "user", "content": "6 × 7?"}])[0].text
         '6 × 7?'
+        >>> call = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+        >>> read_messages([{"role": "assistant", "content": [call]}])[0].tool_calls
+        [{'id': '1', 'type': 'function', 'function': {'name': 'look', 'arguments': '{}'}}]
 
     Args:
         given: The conversation. `Message` objects are not copied.
@@ -116,24 +150,32 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
         raise InvalidArgumentError(
             f"`{where}` must be a list of messages {{role, content}}, got {reprlib.repr(given)}"
         )
-    if _plain.issuperset(map(type, given)):
+    if not given or (type(given[0]) is Message and _plain.issuperset(map(type, given))):
         return list(given)
     try:
-        return _adapter.validate_python(given)
+        if is_openai(given):
+            return _validate(given)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass  # another format, or invalid
+    try:
+        places, messages = zip(*openai_messages(given), strict=True)
+        return _validate(messages)
     except ValidationError as invalid:
         problem = invalid.errors(include_url=False)[0]
-        place, *fields = problem["loc"]
-        at = ".".join([f"{where}[{place}]", *map(str, fields)])
+        index, *fields = problem["loc"]
+        at = ".".join([f"{where}[{places[int(index)]}]", *map(str, fields)])
         raise InvalidArgumentError(
             f"{at}: {problem['msg']}, not {reprlib.repr(problem['input'])}"
         ) from None
+    except RecursionError:
+        raise InvalidArgumentError(f"`{where}` is nested too deeply") from None
 
 
 def conversation_problems(messages: list[Message]) -> list[str]:
     """Describe what is unusual about a conversation; most have nothing unusual.
 
-    A conversation that begins with the assistant, ends with a tool call without a result, or
-    contains arguments that are not JSON can be scored, but its score may mean something else.
+    A conversation that begins with the assistant, ends with a tool call without a result, or has a
+    call that can't be read can be scored, but its score may mean something else.
 
     Example:
         >>> from guerdon.types import Message, conversation_problems
@@ -149,16 +191,19 @@ def conversation_problems(messages: list[Message]) -> list[str]:
 
 def _tool_problems(messages: list[Message]) -> list[str]:
     problems: list[str] = []
-    open_calls: dict[str, list[tuple[dict[str, Any], int]]] = {}
+    open_calls: dict[str, list[tuple[str, int]]] = {}
     for place, message in enumerate(messages):  # for every rollout: the usual message costs little
-        if message.tool_calls:
-            for call in message.tool_calls:
-                open_calls.setdefault(str(call.get("id")), []).append((call, place))
-                problem = _arguments_problem(call)
+        if message.role == "assistant":
+            unread = unread_call(message.content, message.tool_calls, message.get("function_call"))
+            problems += [] if unread is None else [f"messages[{place}]: {unread}"]
+            for call in filter(is_openai_call, message.tool_calls or ()):
+                name = call["function"]["name"]
+                open_calls.setdefault(str(call.get("id")), []).append((name, place))
+                problem = _arguments_problem(call["function"].get("arguments"))
                 if problem is not None:
                     problems.append(
-                        f"messages[{place}]: the arguments of {_called(call)} are not a JSON "
-                        f"object: {problem}"
+                        f"messages[{place}]: the arguments of {name} are not a JSON object: "
+                        f"{problem}"
                     )
         elif message.role == "tool":
             waiting = open_calls.get(str(message.tool_call_id))
@@ -170,20 +215,13 @@ def _tool_problems(messages: list[Message]) -> list[str]:
                 )
     if any(open_calls.values()):
         unanswered = [each for calls in open_calls.values() for each in calls]
-        names = ", ".join(f"{_called(call)} (messages[{place}])" for call, place in unanswered[:5])
+        names = ", ".join(f"{name} (messages[{place}])" for name, place in unanswered[:5])
         problems.append(f"{len(unanswered)} of its tool calls have no result: {names}")
     return problems
 
 
-def _called(call: dict[str, Any]) -> str:
-    function = call.get("function")
-    return str(function.get("name", "(no name)")) if isinstance(function, dict) else "(no name)"
-
-
-def _arguments_problem(call: dict[str, Any]) -> str | None:
+def _arguments_problem(arguments: Any) -> str | None:
     """Why the arguments of a call are not a JSON object."""
-    function = call.get("function")
-    arguments = function.get("arguments") if isinstance(function, dict) else None
     if not isinstance(arguments, str):
         return None
     try:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.types.agents import AGENT, AGENT_REWARDS
 from guerdon.types.columns import column_of, with_messages
-from guerdon.types.content import text_or_parts
+from guerdon.types.content import joined_text, text_or_parts
 from guerdon.types.message import Message, read_messages
 from guerdon.types.numbers import FiniteFloat
 from guerdon.types.turn_tokens import TURN_TOKENS, check_turn_tokens
@@ -88,6 +88,7 @@ class MessageAction:
 
     Attributes:
         content: Its text, ``""`` if it only calls tools; its parts if they aren't all text.
+            Reasoning in tags is in the text, reasoning in parts is in ``raw.reasoning``.
         tool_calls: The tool calls, in OpenAI's format.
         turn: The index of the assistant turn in the conversation, from 0.
         conversation: The whole conversation.
@@ -271,7 +272,7 @@ class Rollout:
                 system_step_index=action.turn,
                 observation_data=before,
                 action_taken=action.raw.to_openai(),
-                raw_policy_output=action.raw.text,
+                raw_policy_output=joined_text(action.raw.content),
                 is_done=observation.done,
                 step_info=info,
                 resulting_messages_history=self.messages[:end],
@@ -300,7 +301,7 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
             f"`messages` must be a non-empty list of {{role, content}}, got {reprlib.repr(given)}"
         )
     messages = read_messages(given)
-    turns = sum(message.role == "assistant" for message in messages)
+    turns = [message.role for message in messages].count("assistant")
     if not turns:
         roles = sorted({message.role for message in messages})
         raise InvalidArgumentError(
@@ -337,7 +338,7 @@ def _check_turn_columns(row: Mapping[str, Any], played: int) -> None:
 
 
 def _content(message: Message) -> Any:
-    """The text of a message; its parts if they aren't all text."""
+    """The text of a message; its parts, without reasoning, if they aren't all text."""
     content = message.content
     return content if isinstance(content, str) else text_or_parts(content) or ""
 

@@ -10,7 +10,7 @@ import base64
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue, PrivateAttr
 from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
 from guerdon.types.action import Action
@@ -269,6 +269,15 @@ class ToolOutcome(BaseModel):
     tool_name: str
     result: ToolResult | None = None
     error: ToolError | None = None
+    _received: dict[str, Any] | None = PrivateAttr(None)
+
+    @property
+    def received(self) -> dict[str, Any] | None:
+        """The arguments that the tool received if they differ from those of the call, else None.
+
+        They are known where the call was made alone: they are not sent to clients.
+        """
+        return self._received
 
     @property
     def is_error(self) -> bool:

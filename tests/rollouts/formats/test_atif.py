@@ -195,7 +195,7 @@ SAYS = {"role": "assistant", "content": "x"}
         ([{"role": "tool", "content": "", "tool_call_id": "c1"}, SAYS], r"messages\[0\] answers"),
         ([SAYS, {"role": "tool", "content": "", "tool_call_id": "c1"}],
          r"messages\[1\] answers the call 'c1', which the message before doesn't make"),
-        ([{"role": "function", "content": ""}, SAYS], r"messages\[0\]: ATIF has no role"),
+        ([{"role": "function", "content": ""}, SAYS], r"messages\[0\] answers the call None"),
         ([{**SAYS, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}],
          r"messages\[0\].tool_calls\[0\] must have an id and the name"),
     ],

@@ -143,9 +143,14 @@ def test_calls_of_step_reads_arguments_of_recordings(arguments, read):
 
 
 @pytest.mark.parametrize("call", [{}, {"function": None}, {"function": {"name": None}}])
-def test_calls_of_step_reads_calls_without_a_name(call):
-    [found] = calls_of_step(*recorded([call], {"content": "?"}))
-    assert found == StepCall("", {}, None, "?")
+def test_calls_of_step_refuses_calls_without_a_name(call):
+    with pytest.raises(MissingInputError, match="has a tool call in a format that isn't read"):
+        calls_of_step(*recorded([call], {"content": "?"}))
+
+
+def test_calls_of_step_a_call_with_an_empty_name_has_failed():
+    [call] = calls_of_step(*recorded([recorded_call("")], {}))
+    assert call == StepCall("", {}, "tool_not_found", "the call has no name")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from guerdon.errors import MissingInputError
-from guerdon.rubrics.checks.differences import difference_text, differences
+from guerdon.rubrics.checks.differences import Tolerance, difference_text, differences
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -61,7 +61,7 @@ def test_differences_are_none_only_for_equal_json(one, other):
     [
         (348, 348.0),
         (0.3, 0.1 + 0.2),
-        (1e20, 1e20 * (1 + 1e-12)),
+        (1e20, 1e20 * (1 + 1e-15)),
         (float("nan"), float("nan")),
         ((1, 2), [1, 2]),
         (deque((1, 2)), [1, 2]),
@@ -75,6 +75,15 @@ def test_differences_are_none_only_for_equal_json(one, other):
         ),
         (Cabin.ECONOMY, "economy"),
         (Decimal("1.50"), Decimal("1.5")),
+        (Decimal("5.1"), 5.1),
+        (Decimal(5), 5),
+        (Decimal(5), 5.0),
+        (np.int64(5), Decimal("5.0")),
+        ({Decimal(5), 3, 9}, {3.0, 5, 9}),
+        (float("inf"), float("inf")),
+        (Decimal("Infinity"), float("inf")),
+        (1234567.89, 1234567.8900000001),
+        (5e9 + 0.1 + 0.2, 5e9 + 0.3),
         (np.array([1.0, 2.0]), [1, 2]),
         ([np.float64(0.5), np.True_], [0.5, True]),
     ],
@@ -102,12 +111,41 @@ def test_differences_ignores_how_a_value_is_represented(expected, found):
         ({}, [], "the whole: [], expected {}"),
         (2**53, 2**53 + 1, "the whole: 9007199254740993, expected 9007199254740992"),
         ([10**5000], [1.0], "[0]: 1.0, expected <int>"),
+        (1760000000.0, 1760000001.0, "the whole: 1760000001.0, expected 1760000000.0"),
+        (1760000000, 1760000001.0, "the whole: 1760000001.0, expected 1760000000"),
+        (1760000000.5, 1760000000.501, "the whole: 1760000000.501, expected 1760000000.5"),
+        (1.76e12, 1.76e12 + 1, "the whole: 1760000000001.0, expected 1760000000000.0"),
+        (5e9, 5e9 + 4, "the whole: 5000000004.0, expected 5000000000.0"),
+        (5, "5", "the whole: '5', expected 5"),
+        (Decimal(5), "5", "the whole: '5', expected Decimal('5')"),
+        (1.0, True, "the whole: True, expected 1.0"),
+        (Decimal(1), True, "the whole: True, expected Decimal('1')"),
+        (0.0, None, "the whole: None, expected 0.0"),
+        (float("nan"), 1.0, "the whole: 1.0, expected nan"),
+        (float("inf"), float("-inf"), "the whole: -inf, expected inf"),
         (1.0, float("inf"), "the whole: inf, expected 1.0"),
         ({1, 2}, {1, 3}, "[1]: 3, expected 2"),
     ],
 )
 def test_differences_have_the_path_and_both_values(expected, found, difference):
     assert shown(expected, found) == [difference]
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "tolerance", "equal"),
+    [
+        (10.0, 10.4, Tolerance(0.5, 0), True),
+        (10, 12, Tolerance(2, 0), True),
+        (10, 13, Tolerance(2, 0), False),
+        (10.0, 10.4, Tolerance(0, 0.05), True),
+        (10**9, 10**9 + 1, Tolerance(0, 0.5), False),
+        (0.3, 0.1 + 0.2, Tolerance(0, 0), False),
+        ({"a": [1.0]}, {"a": [1.4]}, Tolerance(0.5, 0), True),
+    ],
+)
+def test_differences_of_numbers_are_those_beyond_the_tolerance(expected, found, tolerance, equal):
+    for pair in (expected, found), (found, expected):
+        assert (list(differences(*pair, tolerance=tolerance)) == []) is equal
 
 
 def test_differences_are_in_the_order_of_the_expected_value():

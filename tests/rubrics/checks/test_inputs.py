@@ -30,17 +30,20 @@ def test_text_of_text_is_found_in_every_usual_shape(action):
 
 
 def test_text_of_a_list_of_text_parts_is_their_text():
-    parts = [{"type": "text", "text": "A: "}, {"type": "text", "text": "18"}]
-    assert text_of({"content": parts}) == "A: 18"
-    assert text_of(SimpleNamespace(message=parts)) == "A: 18"
+    parts = [{"type": "text", "text": "3 * 6"}, {"type": "text", "text": "A: 18"}]
+    assert text_of({"content": parts}) == "3 * 6\nA: 18"
+    assert text_of(SimpleNamespace(message=parts)) == "3 * 6\nA: 18"
     reward = NumericAnswer(expected="18")
     assert reward({"role": "assistant", "content": parts}, None) == 1.0
 
 
-def test_text_of_a_list_with_another_part_names_the_part():
-    parts = [{"type": "text", "text": "See:"}, {"type": "image_url", "image_url": {"url": ""}}]
-    with pytest.raises(MissingInputError, match=r"'content'\[1\] is a part of type 'image_url'"):
-        text_of({"content": parts})
+def test_text_of_a_list_of_parts_is_that_of_its_text_parts():
+    image = {"type": "image_url", "image_url": {"url": ""}}
+    thinking = {"type": "thinking", "thinking": "3 * 7"}
+    assert text_of({"content": [thinking, {"type": "text", "text": "See:"}, image]}) == "See:"
+    assert text_of({"content": [thinking]}) == ""
+    with pytest.raises(MissingInputError, match=r"'content' has no text part: \[{'type': 'image_"):
+        text_of({"content": [image]})
 
 
 def test_text_of_an_empty_content_is_a_text():
@@ -65,8 +68,8 @@ def test_text_of_a_string_of_a_subclass_is_its_own_text():
         (SimpleNamespace(content=3), "content", "'content' is int"),
         (SimpleNamespace(message="no"), "code", "'code' is missing"),
         ({"content": []}, "content", "'content' is list"),
-        ({"content": ["parts"]}, "content", r"'content'\[0\] is 'parts'"),
-        ({"content": [{"type": "text", "text": 3}]}, "content", r"'content'\[0\] is .* text part"),
+        ({"content": ["parts"]}, "content", r"'content' has no text part: \['parts"),
+        ({"content": [{"type": "text", "text": 3}]}, "content", "'content' has no text part"),
         (None, "content", "NoneType"),
     ],
 )

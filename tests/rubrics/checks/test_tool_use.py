@@ -154,7 +154,7 @@ def test_called_tool_scores_the_episode_and_rewards_the_step_of_the_call(
     ("turns", "reason"),
     [
         (["Hm.", UNKNOWN], "book was never called"),
-        ([OTHER], "book: flight: 'HAT171', expected 'HAT170'"),
+        ([OTHER], "book: flight: 'HAT171', expected 'HAT170' (as the model wrote it)"),
         ([OTHER, FAILS], "book failed: execution_error: Error: there is no such flight"),
         ([BOOK], None),
     ],
@@ -424,3 +424,64 @@ def test_tool_cost_refuses_a_recording_and_an_invalid_maximum():
         ToolCost()(SimpleNamespace(content="", tool_calls=[]), None)
     with pytest.raises(InvalidArgumentError, match="`maximum` must be"):
         ToolCost(0)
+
+
+class Seats(ToolEnvironment):
+    """Books seats."""
+
+    def __init__(self, rubric):
+        super().__init__(rubric=rubric)
+
+    @tool
+    def reserve(self, seats: int, cabin: str = "economy", names: list[str] | None = None) -> str:
+        if names:
+            names.clear()
+        if seats > 9:
+            raise ValueError("too many")
+        return "reserved"
+
+    @tool(ends=True)
+    def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "score"),
+    [
+        ({"seats": "2"}, {"seats": 2}, 1.0),
+        ({"seats": "2"}, {"seats": 2, "cabin": "economy", "names": None}, 1.0),
+        ({"seats": 2.0, "cabin": "business"}, {"seats": 2, "cabin": "business"}, 1.0),
+        ({"seats": 2, "names": ["ann"]}, {"names": ["ann"]}, 1.0),
+        ({"seats": "2"}, {"seats": "2"}, 0.0),
+        ({"seats": "2"}, {"cabin": "business"}, 0.0),
+        ({"seats": "two"}, {"seats": "two"}, 0.0),
+        ({"seats": 2}, {"seats": 3}, 0.0),
+    ],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_called_tool_compares_what_the_tool_received(given, wanted, score, several):
+    call = CallToolAction(tool_name="reserve", arguments=given)
+    with Seats(CalledTool("reserve", wanted)) as environment:
+        environment.reset()
+        environment.step(CallToolsAction(calls=[call]) if several else call)
+        assert environment.step(CallToolAction(tool_name="stop")).reward == score
+
+
+def test_called_tool_compares_what_a_tool_that_failed_received():
+    rubric = CalledTool("reserve", {"seats": 10, "cabin": "economy"}, include_failed=True)
+    with Seats(rubric) as environment:
+        environment.reset()
+        observation = environment.step(
+            CallToolAction(tool_name="reserve", arguments={"seats": "10"})
+        )
+        assert (
+            observation.model_dump().keys()
+            == CallToolObservation(tool_name="x").model_dump().keys()
+        )
+        assert environment.step(CallToolAction(tool_name="stop")).reward == 1.0
+
+
+def test_tool_cost_range_is_that_of_its_maximum():
+    rubric = ToolCost(2.0)
+    assert (ToolCost.score_range, rubric.score_range) == ((0.0, 1.0), (0.0, 2.0))
+    rubric.maximum = 3.0
+    assert rubric.score_range == (0.0, 3.0)

@@ -147,6 +147,24 @@ def test_state_matches_reads_states_from_paths_functions_and_the_ground_truth(
     assert rubric("x", observation) == score
 
 
+def test_state_matches_compares_numbers_within_its_tolerances():
+    rubric = StateMatches({"price": 10.0})
+    assert rubric("x", last(state={"price": 10.4})) == 0.0
+    rubric.absolute_tolerance = 0.5
+    assert rubric("x", last(state={"price": 10.4})) == 1.0
+    assert StateMatches(10.0, relative_tolerance=0.05)("x", last(state=10.4)) == 1.0
+    for name in "absolute_tolerance", "relative_tolerance":
+        with pytest.raises(InvalidArgumentError, match=f"`{name}` must be"):
+            StateMatches(1, **{name: -1})
+
+
+def test_state_matches_reads_the_ground_truth_if_nothing_else_is_expected():
+    rubric = StateMatches()
+    assert rubric.reads == ("state", "ground_truth")
+    rubric.expected = {"a": 1}
+    assert rubric.reads == ("state",)
+
+
 @pytest.mark.parametrize(
     ("rubric", "observation", "message"),
     [

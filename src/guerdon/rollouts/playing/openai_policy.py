@@ -17,6 +17,7 @@ from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.observations import content_of, first_messages
 from guerdon.rollouts.playing.policies import PolicyOutput, action_of, calls_of
 from guerdon.services.chat_model import NO_KEY, model_http_client
+from guerdon.types.content import joined_text
 from guerdon.types.message import INSTRUCTION_ROLES, Message
 
 __all__ = ["OpenAIPolicy"]
@@ -141,7 +142,8 @@ class OpenAIPolicy:
             raise PolicyError(
                 f"the answer of {self.model} is invalid: {_describe(error)}"
             ) from error
-        return PolicyOutput(action, message.text, logprobs, message=message, info=_info(completion))
+        text = joined_text(message.content)
+        return PolicyOutput(action, text, logprobs, message=message, info=_info(completion))
 
     async def aclose(self) -> None:
         """Close the connections, unless the client was passed in."""

@@ -11,6 +11,7 @@ from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.rollouts.json_forms import as_json, parse_json
 from guerdon.rollouts.playing.record import RolloutRecord
 from guerdon.types.action import Action
+from guerdon.types.content import joined_text
 from guerdon.types.message import Message, read_messages
 from guerdon.types.rollout import Rollout, StepData
 
@@ -223,7 +224,7 @@ def _of_messages(recording: Any) -> list[PolicyOutput]:
             f"got {shown(recording)}"
         )
     outputs = [
-        PolicyOutput(action_of(message), message.text, message=message)
+        PolicyOutput(action_of(message), joined_text(message.content), message=message)
         for message in read_messages(messages, "the recording")
         if message.role == "assistant"
     ]
@@ -256,7 +257,7 @@ def action_of(message: Message) -> dict[str, Any]:
     """
     calls = [_call(call) for call in message.tool_calls or ()]
     if not calls:
-        return {"type": "message", "content": message.text}
+        return {"type": "message", "content": joined_text(message.content)}
     return calls[0] if len(calls) == 1 else {"type": "call_tools", "calls": calls}
 
 

@@ -25,7 +25,8 @@ class StepCall:
 
     Attributes:
         name: The tool's name.
-        arguments: Its arguments; empty if they can't be read.
+        arguments: The arguments that the tool received, in a recording those that the model wrote;
+            empty if they can't be read.
         error: The type of its error, as in `ToolError`; None if it has not failed.
         text: The text of its result or its error.
     """
@@ -75,7 +76,12 @@ def calls_of_step(
             f"{len(calls)} calls of the action, got {len(outcomes)}"
         )
     return [
-        StepCall(call.tool_name, call.arguments, _error_of(outcome), outcome.text)
+        StepCall(
+            call.tool_name,
+            call.arguments if outcome.received is None else outcome.received,
+            _error_of(outcome),
+            outcome.text,
+        )
         for call, outcome in zip(calls, outcomes, strict=True)
     ]
 
@@ -90,13 +96,19 @@ def _error_of(outcome: ToolOutcome) -> str | None:
 
 def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) -> list[StepCall]:
     from guerdon.types.message import read_messages
+    from guerdon.types.message_formats import openai_call, unread_call
 
     calls = field_of(action, "tool_calls")
     if not isinstance(calls, Sequence) or not all(isinstance(each, Mapping) for each in calls):
         raise MissingInputError(
             f"the action ({type(action).__name__}) has no tool calls: it must be a ToolAction, or "
-            "have `tool_calls` in OpenAI's format, as a turn of a recorded conversation has"
+            "have `tool_calls`, as a turn of a recorded conversation has"
         )
+    calls = [openai_call(call) for call in calls]
+    older = field_of(field_of(action, "raw"), "function_call")
+    unread = unread_call(field_of(action, "content"), calls, older)
+    if unread is not None:
+        raise MissingInputError(f"the action has {unread}")
     if not calls:
         return []
     after = field_of(field_of(observation, "metadata"), "messages")
@@ -130,9 +142,9 @@ def _answers_of(
 def _read_call(call: Mapping[str, Any], error: str | None, text: str) -> StepCall:
     from pydantic_core import from_json
 
-    function = call.get("function")
-    function = function if isinstance(function, Mapping) else {}
-    name, given = str(function.get("name") or ""), function.get("arguments") or "{}"
+    name, given = call["function"]["name"], call["function"].get("arguments") or "{}"
+    if not name:
+        return StepCall(name, {}, "tool_not_found", text or "the call has no name")
     try:
         given = given if isinstance(given, Mapping) else from_json(given, allow_inf_nan=False)
     except (ValueError, TypeError):

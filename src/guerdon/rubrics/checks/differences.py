@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
-from guerdon._validation import as_finite, shown
+from guerdon._validation import shown
 from guerdon.errors import MissingInputError
 
 # Values may be nested as deep.
 MAX_DEPTH = 100
-# Numbers may differ by as much, absolutely or relatively: sums depend on the order.
-TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How much two equal numbers may differ, as the order of a sum changes its last digits.
+
+    Attributes:
+        absolute: The largest difference, at least 0.
+        relative: The largest difference as a share of the larger number, in [0, 1]; two integers
+            have none.
+    """
+
+    absolute: float = 1e-9
+    relative: float = 1e-14
 
 
 class _Nothing:
@@ -25,17 +40,23 @@ NOTHING = _Nothing()
 
 
 def differences(
-    expected: Any, found: Any, *, path: str = "", depth: int = 0
+    expected: Any,
+    found: Any,
+    *,
+    tolerance: Tolerance = Tolerance(),
+    path: str = "",
+    depth: int = 0,
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the differences between two nested values, in the order of the expected one.
 
     Models, dataclasses and mappings are compared by field or key, a key as its text; lists and
-    tuples by index, sets without an order. Numbers are equal within 1e-9; a bool is no number.
-    Other values are equal if they are so in Python, or as JSON.
+    tuples by index, sets without an order. Numbers of any type are equal within the tolerance; a
+    bool and a text are no numbers. Other values are equal if they are so in Python, or as JSON.
 
     Args:
         expected: The expected value.
         found: The other value.
+        tolerance: How much numbers may differ.
         path: The path of both.
         depth: The number of values around both.
 
@@ -55,13 +76,15 @@ def differences(
         raise MissingInputError(f"{path:.60}… is nested deeper than {MAX_DEPTH} levels")
     kind, parts = _parts(expected)
     other_kind, others = _parts(found)
-    if kind is not other_kind or (kind is None and not _are_equal(parts[""], others[""])):
+    if kind is not other_kind or (
+        kind is None and not _are_equal(parts[""], others[""], tolerance)
+    ):
         yield path, expected, found
         return
     for name in {**parts, **others} if kind is not None else ():
         below = path + name if path else name.removeprefix(".")
         one, other = parts.get(name, NOTHING), others.get(name, NOTHING)
-        yield from differences(one, other, path=below, depth=depth + 1)
+        yield from differences(one, other, tolerance=tolerance, path=below, depth=depth + 1)
 
 
 def difference_text(path: str, expected: Any, found: Any) -> str:
@@ -89,25 +112,43 @@ def _parts(value: Any) -> tuple[type | None, dict[str, Any]]:
             raise MissingInputError(f"two keys have the same text in {shown(value)}")
         return dict, parts
     if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=repr)
+        value = sorted(value, key=lambda each: (0, each) if _is_number(each) else (1, repr(each)))
     if isinstance(value, (list, tuple, deque)):
         return list, {f"[{place}]": each for place, each in enumerate(value)}
     return None, {"": value}
 
 
-def _are_equal(one: Any, other: Any) -> bool:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
+
+
+def _are_equal(one: Any, other: Any, tolerance: Tolerance) -> bool:
     from pydantic_core import to_jsonable_python
 
     if one is NOTHING or other is NOTHING or isinstance(one, bool) is not isinstance(other, bool):
         return False
     if one == other or (one != one and other != other):
         return True
-    a, b = as_finite(one), as_finite(other)
-    if a is not None and b is not None:
-        both_exact = isinstance(one, int) and isinstance(other, int)
-        return not both_exact and abs(a - b) <= TOLERANCE * max(1.0, abs(a), abs(b))
+    if _is_number(one) and _is_number(other):
+        return _are_close(one, other, tolerance)
+    if isinstance(one, str) is not isinstance(other, str) and (
+        _is_number(one) or _is_number(other)
+    ):
+        return False  # the JSON of a Decimal is a text
     try:
         return bool(to_jsonable_python(one) == to_jsonable_python(other))
     except ValueError as error:
         text = f"{shown(one)} and {shown(other)} can't be compared: {error}"
         raise MissingInputError(text) from error
+
+
+def _are_close(one: Any, other: Any, tolerance: Tolerance) -> bool:
+    if isinstance(one, int) and isinstance(other, int):
+        return abs(one - other) <= tolerance.absolute
+    try:
+        a, b = float(one), float(other)
+    except OverflowError:  # an integer that no float can represent
+        return False
+    if not math.isfinite(a) or not math.isfinite(b):
+        return a == b
+    return math.isclose(a, b, rel_tol=tolerance.relative, abs_tol=tolerance.absolute)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from guerdon._validation import shown
 from guerdon.errors import MissingInputError
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
-from guerdon.types.content import is_text_part, text_or_parts
+from guerdon.types.content import is_text_part, joined_text, text_or_parts
 from guerdon.types.reasoning import REASONING_TAGS, check_reasoning_tags, split_reasoning
 
 
@@ -27,15 +28,15 @@ def text_of(action: object, field: str = "content") -> str:
 
     A string is its own text, whatever the field. Otherwise the text is an attribute or, in a
     mapping, the value of a key. If an action has no `content`, its `message` is returned. The text
-    of a list of parts ``{"type": "text", "text": …}``, as in OpenAI's format, is that of its parts.
+    of a list of parts is that of its text parts, ``{"type": "text", "text": …}``.
 
     Args:
         action: A string, an object with attributes, or a mapping.
         field: The attribute or key that contains the text.
 
     Raises:
-        MissingInputError: The action has no such field, or its value is neither a string nor parts
-            that are all text.
+        MissingInputError: The action has no such field, or its value is neither a string nor a list
+            with a text part.
 
     Example:
         >>> text_of({"message": "42"})
@@ -49,15 +50,12 @@ def text_of(action: object, field: str = "content") -> str:
     names = ("content", "message") if field == "content" else (field,)
     for name in names:
         value = text_or_parts(field_of(action, name))
-        if isinstance(value, str):
-            return str(value)
+        if isinstance(value, str) or (isinstance(value, list) and any(map(is_text_part, value))):
+            return joined_text(value)
     value = field_of(action, field)
     problem = f"{field!r} " + ("is missing" if value is None else f"is {type(value).__name__}")
     if isinstance(value, list) and value:
-        place, part = next((n, each) for n, each in enumerate(value) if not is_text_part(each))
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        shown = f"a part of type {kind!r}" if kind else repr(part)
-        problem = f"{field!r}[{place}] is {shown}, not a text part"
+        problem = f"{field!r} has no text part: {shown(value)}"
     raise MissingInputError(
         f"the action ({type(action).__name__}) has no text: {problem}; it must be a "
         f"string, or an object or mapping whose {' or '.join(map(repr, names))} is a string"

@@ -34,8 +34,10 @@ class CalledTool(TrajectoryRubric):
 
     Args:
         name: The tool's name.
-        arguments: Arguments that the call must contain, with equal values; others don't matter. By
-            default any.
+        arguments: Arguments that the tool must have received, with equal values; others don't
+            matter. By default any. In a `ToolEnvironment` they are those that the tool was called
+            with: converted to the annotated types, and with defaults. In a recorded conversation
+            only what the model wrote is known, and compared.
         include_failed: Whether a call that failed counts.
         error_pattern: A regular expression that finds the texts of recorded errors, such as
             ``"^Error"``, where a recording doesn't mark them. A match may take 5 seconds.
@@ -101,18 +103,23 @@ class CalledTool(TrajectoryRubric):
 
     def _calls(self, trajectory: list[tuple[Any, Any]]) -> Iterator[tuple[int, str]]:
         """Yield the step of each call of the tool, and why it doesn't count, ``""`` if it does."""
+        from guerdon.types.tool_calls import ToolAction
+
         for place, (action, observation) in enumerate(trajectory):
             for call in calls_of_step(action, observation, error_pattern=self.error_pattern):
                 if call.name == self.name:
-                    yield place, self._problem(call)
+                    yield place, self._problem(call, isinstance(action, ToolAction))
 
-    def _problem(self, call: StepCall) -> str:
+    def _problem(self, call: StepCall, is_played: bool) -> str:
         if call.error and not self.include_failed:
             return f"{self.name} failed: {call.error}: {call.text}"
         wanted = self.arguments or {}
         found = {name: each for name, each in call.arguments.items() if name in wanted}
         differing = next(differences(wanted, found), None)
-        return f"{self.name}: {difference_text(*differing)}" if differing else ""
+        if differing is None:
+            return ""
+        written = "" if is_played else " (as the model wrote it)"
+        return f"{self.name}: {difference_text(*differing)}{written}"
 
 
 def _check_error_types(name: str, value: object) -> tuple[str, ...]:
@@ -247,6 +254,13 @@ class CallBudget(ExponentialDiscountingTrajectoryRubric):
         return check_integer("zero_at", self.zero_at or lowest, low=lowest)
 
 
+class _CostRange:
+    """The range of the scores of a `ToolCost`, as it is set now."""
+
+    def __get__(self, rubric: ToolCost | None, owner: type) -> tuple[float, float]:
+        return (0.0, 1.0 if rubric is None else rubric.maximum)
+
+
 class ToolCost(Rubric):
     """Higher is worse: what the tool calls of the step cost.
 
@@ -272,13 +286,12 @@ class ToolCost(Rubric):
         0.1
     """
 
-    score_range = (0.0, 1.0)
+    score_range = _CostRange()
     maximum = Checked(check_number, low=0, low_open=True)
 
     def __init__(self, maximum: float = 1.0) -> None:
         super().__init__()
         self.maximum = maximum
-        self.score_range = (0.0, self.maximum)
 
     def forward(self, action: Any, observation: Any) -> float:
         """Return the cost of the step."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from guerdon._validation import shown
+from guerdon._validation import check_number, shown
 from guerdon.errors import InvalidArgumentError, MissingInputError
-from guerdon.rubrics.checks.differences import difference_text, differences
+from guerdon.rubrics.checks.differences import Tolerance, difference_text, differences
 from guerdon.rubrics.checks.inputs import field_of, ground_truth_of
 from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.state import Checked
@@ -52,9 +52,10 @@ def _check_state(name: str, value: Any) -> Any:
 class StateMatches(ExponentialDiscountingTrajectoryRubric):
     """The world is in the expected state after the episode, such as that of the right actions.
 
-    The state is any nested value: mappings, lists, models, dataclasses, texts, numbers. Numbers are
-    equal within 1e-9, sets and the keys of mappings have no order, lists have one. What may differ,
-    such as the time of a change, `state` and `expected` leave out.
+    The state is any nested value: mappings, lists, models, dataclasses, texts, numbers. Sets and
+    the keys of mappings have no order, lists have one. Numbers of all types are compared by their
+    values, within the tolerances; texts and bools are no numbers. What may differ, such as the time
+    of a change, `state` and `expected` leave out.
 
     Args:
         expected: The expected state; a function of the last action and observation that returns it;
@@ -62,6 +63,10 @@ class StateMatches(ExponentialDiscountingTrajectoryRubric):
         state: Where the state is: the path of an attribute or key of the last observation, where a
             recorded row has its columns in ``metadata``; or a function of the last action and
             observation, such as a method of the environment.
+        absolute_tolerance: How much two numbers may differ, at least 0.
+        relative_tolerance: How much two numbers may differ as a share of the larger one, in [0, 1];
+            integers must be equal within `absolute_tolerance` alone. The default allows for the
+            rounding of a sum, and tells times that are a millisecond apart.
         gamma: The discount of the step rewards, in [0, 1].
 
     Returns:
@@ -70,7 +75,8 @@ class StateMatches(ExponentialDiscountingTrajectoryRubric):
         0.0.
 
     Raises:
-        InvalidArgumentError: `state` is no path and no function, or a function is async.
+        InvalidArgumentError: `state` is no path and no function, a function is async, or a
+            tolerance is out of range.
         MissingInputError: At evaluation, there is no state or no expected one, or one of them is
             nested deeper than 100 levels or has a value that JSON can't represent.
 
@@ -85,21 +91,30 @@ class StateMatches(ExponentialDiscountingTrajectoryRubric):
     """
 
     score_range = (0.0, 1.0)
-    reads: tuple[str, ...] = ("state",)
     expected = Checked(_check_source, optional=True)
     state = Checked(_check_state)
+    absolute_tolerance = Checked(check_number, low=0)
+    relative_tolerance = Checked(check_number, low=0, high=1)
 
     def __init__(
         self,
         expected: Any = None,
         *,
         state: str | Callable[[Any, Any], Any] = "metadata.state",
+        absolute_tolerance: float = 1e-9,
+        relative_tolerance: float = 1e-14,
         gamma: float = 0.99,
     ) -> None:
         super().__init__(gamma=gamma)
         self.expected = expected
         self.state = state
-        self.reads = ("state",) if expected is not None else ("state", "ground_truth")
+        self.absolute_tolerance = absolute_tolerance
+        self.relative_tolerance = relative_tolerance
+
+    @property
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What it reads: the state, and the ground truth if nothing else is expected."""
+        return ("state",) if self.expected is not None else ("state", "ground_truth")
 
     def score_trajectory(self, trajectory: Trajectory) -> float:
         """Compare the state after the last step."""
@@ -110,7 +125,8 @@ class StateMatches(ExponentialDiscountingTrajectoryRubric):
         elif callable(expected):
             expected = _given("expected", expected(action, observation))
         found = self._found(action, observation)
-        differing = differences(expected, found)
+        tolerance = Tolerance(self.absolute_tolerance, self.relative_tolerance)
+        differing = differences(expected, found, tolerance=tolerance)
         named = [difference_text(*each) for each in islice(differing, MOST_NAMED)]
         if not named:
             return 1.0
