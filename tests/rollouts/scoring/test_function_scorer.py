@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from guerdon import EvaluateResult, StepOutput, reward_function
-from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
+from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts import FunctionScorer
 from guerdon.types import Rollout
 
@@ -350,7 +350,7 @@ def test_function_scorer_runs_async_functions_in_one_loop():
 
 
 @pytest.mark.parametrize("mode", ["pointwise", "batch"])
-def test_function_scorer_rejects_an_async_function_inside_a_running_loop(mode):
+def test_function_scorer_scores_with_an_async_function_inside_a_running_loop(mode):
     async def one(messages):
         return 1.0
 
@@ -360,10 +360,7 @@ def test_function_scorer_rejects_an_async_function_inside_a_running_loop(mode):
     async def inside():
         return score(one if mode == "pointwise" else many, "x")
 
-    with pytest.raises(
-        AsyncRubricError, match="is async, and an event loop is running in this thread"
-    ):
-        asyncio.run(inside())
+    assert asyncio.run(inside())["score"] == 1.0
 
 
 def test_function_scorer_can_be_used_again_after_its_end():

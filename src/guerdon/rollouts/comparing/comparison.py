@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import heapq
@@ -9,8 +10,9 @@ import itertools
 import math
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,8 +29,20 @@ from guerdon.rollouts.comparing.changes import (
     changes_of_rewards,
 )
 from guerdon.rollouts.comparing.group_comparison import GroupComparison, GroupRanks, brief
-from guerdon.rollouts.scoring.execution import Interrupts
-from guerdon.rollouts.scoring.job import ScoringJob, ScoringPipeline, refuse_overwriting
+from guerdon.rollouts.scoring.execution import (
+    Batches,
+    Engine,
+    InScoringLoop,
+    Interrupts,
+    InThisThread,
+    score_in_order,
+)
+from guerdon.rollouts.scoring.job import (
+    ScoredRow,
+    ScoringJob,
+    ScoringPipeline,
+    refuse_overwriting,
+)
 from guerdon.rollouts.scoring.reading import Line, name_of_file, open_file, read_batches
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row
 from guerdon.rollouts.scoring.scorers import (
@@ -607,6 +621,72 @@ def _reward_of(pipeline: ScoringPipeline) -> Rubric | RewardFunction:
     return scorer.rubric if isinstance(scorer, RubricScorer) else scorer.function
 
 
+@dataclass(slots=True)
+class _ScoredByBoth:
+    """The rows of consecutive batches from both rewards; a `Chunk`."""
+
+    before: list[list[ScoredRow]]
+    after: list[list[ScoredRow]]
+    read: int
+    batches: int
+    seconds: float
+    interrupted: bool = False
+
+
+def _engine(
+    before: ScoringPipeline, after: ScoringPipeline, interrupts: Interrupts
+) -> Engine[_ScoredByBoth]:
+    concurrent = [each for each in (before, after) if each.scorer.is_concurrent]
+    if not concurrent:
+        return InThisThread(partial(_score, before, after, interrupts))
+    return InScoringLoop(
+        partial(_begin, before, after),
+        start=concurrent[0].scorer.loop.start,
+        ahead=min(before.ahead, after.ahead),
+    )
+
+
+def _score(
+    before: ScoringPipeline, after: ScoringPipeline, interrupts: Interrupts, batches: Batches
+) -> _ScoredByBoth:
+    """Score batches with both rewards; those before ctrl-C are kept."""
+    start = perf_counter()
+    pairs = []
+    with interrupts.allowed():
+        for lines in batches:
+            pairs.append((before.score(lines), after.score(lines)))
+    one, other = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    seconds, read = perf_counter() - start, _size(batches[: len(pairs)])
+    return _ScoredByBoth(one, other, read, len(batches), seconds, interrupts.requested)
+
+
+def _begin(
+    before: ScoringPipeline, after: ScoringPipeline, batches: Batches
+) -> Coroutine[Any, Any, _ScoredByBoth]:
+    """Score batches with a reward that doesn't wait, at once; with one that does, concurrently."""
+    start = perf_counter()
+
+    def begin(pipeline: ScoringPipeline) -> list[Coroutine[Any, Any, list[ScoredRow]]]:
+        if pipeline.scorer.is_concurrent:
+            return [pipeline.score_lines_async(lines) for lines in batches]
+        return [_finished(rows) for rows in [pipeline.score(lines) for lines in batches]]
+
+    async def finish(scoring: Sequence[Coroutine[Any, Any, list[ScoredRow]]]) -> _ScoredByBoth:
+        rows = await asyncio.gather(*scoring)
+        one, other, seconds = rows[: len(batches)], rows[len(batches) :], perf_counter() - start
+        return _ScoredByBoth(one, other, _size(batches), len(batches), seconds)
+
+    return finish([*begin(before), *begin(after)])
+
+
+async def _finished(rows: list[ScoredRow]) -> list[ScoredRow]:
+    return rows
+
+
+def _size(batches: Batches) -> int:
+    return sum(len(line) for lines in batches for _, line in lines)
+
+
 def _compare(
     batches: Iterator[list[Line]],
     before: ScoringPipeline,
@@ -619,18 +699,13 @@ def _compare(
     read = 0
     with Interrupts() as interrupts:
         try:
-            while not interrupts.requested:
-                with interrupts.allowed():
-                    lines = next(batches, None)
-                    if lines is None:
-                        break
-                    one, other = before.score(lines), after.score(lines)
-                if interrupts.requested:
-                    break
+            engine = _engine(before, after, interrupts)
+            for chunk in score_in_order(batches, engine, interrupts=interrupts):
+                one, other = (itertools.chain(*rows) for rows in (chunk.before, chunk.after))
                 for (row, part), (row_after, _) in zip(one, other, strict=True):
                     comparison.add(row, row_after, part)
                     writer.write(_encoded_pair(row, row_after))
-                read += sum(len(line) for _, line in lines)
+                read += chunk.read
                 if progress is not None:
                     progress(comparison.rows, read)
         except KeyboardInterrupt:

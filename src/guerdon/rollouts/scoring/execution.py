@@ -1,4 +1,4 @@
-"""Scoring batches of lines in order: in this process, in threads, or in worker processes.
+"""Scoring batches of lines in order: in this process, concurrently, or in worker processes.
 
 Each is an `Engine`; all share `score_in_order`, which reads ahead in bounds, yields the results in
 the order of the lines, and ends cleanly on ctrl-C. `ray_engine` is the engine on a cluster.
@@ -16,13 +16,13 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from time import perf_counter
 from types import FrameType, TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from guerdon.errors import GuerdonError, ScoringError
 from guerdon.rollouts.scoring.reading import Line
@@ -69,6 +69,17 @@ class ScoredChunk:
     summary: Summary | None = None
 
 
+class Chunk(Protocol):
+    """A result of consecutive batches, as far as `score_in_order` reads it."""
+
+    batches: int
+    seconds: float
+    interrupted: bool
+
+
+Result = TypeVar("Result", bound=Chunk)
+
+
 class Interrupts:
     """While it is entered, ctrl-C sets `requested`, and interrupts only what is in `allowed`.
 
@@ -113,17 +124,19 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-class Engine(ABC):
+class Engine(ABC, Generic[Result]):
     """Where chunks are scored. It is entered once, and left when the run ends.
 
     `score_in_order` decides what is scored when; an engine only starts chunks and ends them.
 
     Attributes:
         ahead: The most chunks that are submitted at the same time, at least 1.
+        smallest: The fewest batches of a chunk, if there are as many, at least 1.
         largest: The most batches of a chunk.
     """
 
     ahead: int = 1
+    smallest: int = 1
     largest: int = CHUNK_BATCHES
 
     def __enter__(self) -> Self:
@@ -135,32 +148,71 @@ class Engine(ABC):
         """Free what the engine occupies; with an error, end the chunks that are being scored."""
 
     @abstractmethod
-    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
+    def submit(self, chunk: Batches) -> Future[Result]:
         """Start to score a chunk."""
 
-    def finishes(self, future: Future[ScoredChunk]) -> bool:
+    def finishing(self, pending: Iterable[Future[Result]]) -> Iterator[Future[Result]]:
+        """The first of the pending chunks, whose results are waited for after ctrl-C."""
+        return itertools.takewhile(self.finishes, pending)
+
+    def finishes(self, future: Future[Result]) -> bool:
         """Whether the result of a chunk is waited for after ctrl-C: if it has begun."""
         return not future.cancel()
 
 
-class InThisThread(Engine):
+class InThisThread(Engine[Result]):
     """Scores in this thread. Ctrl-C ends it at once; batches that are finished are kept.
 
     Args:
         score: Scores batches. It handles KeyboardInterrupt.
     """
 
-    def __init__(self, score: Callable[[Batches], ScoredChunk]) -> None:
+    def __init__(self, score: Callable[[Batches], Result]) -> None:
         self._score = score
 
-    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
+    def submit(self, chunk: Batches) -> Future[Result]:
         """Score a chunk."""
-        future: Future[ScoredChunk] = Future()
+        future: Future[Result] = Future()
         future.set_result(self._score(chunk))
         return future
 
 
-class InThreads(Engine):
+class InScoringLoop(Engine[Result]):
+    """Scores concurrently in an event loop, whose owner closes it.
+
+    Ctrl-C ends what is being scored, except for the chunks before one that is finished.
+
+    Args:
+        score: Scores batches, in the event loop.
+        start: Starts a coroutine in the event loop.
+        ahead: The most chunks that are submitted at the same time.
+    """
+
+    largest = 16
+
+    def __init__(
+        self,
+        score: Callable[[Batches], Coroutine[Any, Any, Result]],
+        *,
+        start: Callable[[Coroutine[Any, Any, Result]], Future[Result]],
+        ahead: int,
+    ) -> None:
+        self.ahead = ahead
+        self._score, self._start = score, start
+
+    def submit(self, chunk: Batches) -> Future[Result]:
+        """Start to score a chunk in the event loop."""
+        return self._start(self._score(chunk))
+
+    def finishing(self, pending: Iterable[Future[Result]]) -> Iterator[Future[Result]]:
+        """The chunks up to the last that is finished; the others are cancelled."""
+        kept = list(pending)
+        while kept and not kept[-1].done():
+            kept.pop().cancel()
+        return iter(kept)
+
+
+class InThreads(Engine[ScoredChunk]):
     """Scores in threads that wait for a sandbox.
 
     Ctrl-C ends it at once; the batches that are finished and next in order are kept.
@@ -198,7 +250,7 @@ class InThreads(Engine):
         return future.done() and not future.cancelled() and future.exception() is None
 
 
-class InProcesses(Engine):
+class InProcesses(Engine[ScoredChunk]):
     """Scores in worker processes.
 
     After ctrl-C the chunks that are running are finished; a second ctrl-C ends them.
@@ -235,8 +287,8 @@ class InProcesses(Engine):
 
 
 def score_in_order(
-    batches: Iterator[list[Line]], engine: Engine, *, interrupts: Interrupts
-) -> Iterator[ScoredChunk]:
+    batches: Iterator[list[Line]], engine: Engine[Result], *, interrupts: Interrupts
+) -> Iterator[Result]:
     """Score batches with an engine, with up to `engine.ahead` chunks submitted.
 
     After ctrl-C nothing more is submitted, and the results up to the first chunk that doesn't
@@ -254,10 +306,10 @@ def score_in_order(
         ScoringError: A process died.
         GuerdonError: What reading the lines raised, after the results of the lines before.
     """
-    pending: deque[Future[ScoredChunk]] = deque()
+    pending: deque[Future[Result]] = deque()
     failed: list[GuerdonError] = []
     readable = _until_error(batches, failed)
-    size = 1
+    size = engine.smallest
     with engine:
         while True:
             reading = 0.0
@@ -271,7 +323,7 @@ def score_in_order(
                     break
                 pending.append(engine.submit(chunk))
             if interrupts.requested:
-                pending = deque(itertools.takewhile(engine.finishes, pending))
+                pending = deque(engine.finishing(pending))
             if not pending:
                 break
             scored = None
@@ -285,7 +337,7 @@ def score_in_order(
                 interrupts.requested = True
                 return
             wished = scored.batches * CHUNK_SECONDS / max(scored.seconds, reading, 1e-6)
-            size = max(1, min(engine.largest, int(wished), 2 * scored.batches))
+            size = max(engine.smallest, min(engine.largest, int(wished), 2 * scored.batches))
     if failed and not interrupts.requested:
         raise failed[0]
 
