@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from guerdon._background import SharedClient, background_loop, close_at_exit, on_background
 from guerdon._http import ACCEPTED, hide_query, read_answer, shown_url
 from guerdon._problems import problems_of
+from guerdon._work_clock import Turn
 from guerdon.errors import (
     InvalidArgumentError,
     MissingExtraError,
@@ -439,15 +440,17 @@ class _Connections:
     @asynccontextmanager
     async def client(self, key: str) -> AsyncIterator[AsyncOpenAI]:
         """Wait for a turn, and occupy it during a request."""
-        async with self._turns:
-            turn = heapq.heappop(self._free)
-            try:
-                which = (turn // REQUESTS_PER_CLIENT, key)
-                if which not in self._clients:
-                    self._clients[which] = self._connect(key)
-                yield self._clients[which]
-            finally:
-                heapq.heappush(self._free, turn)
+        with Turn() as turn:
+            async with self._turns:
+                turn.begin()
+                number = heapq.heappop(self._free)
+                try:
+                    which = (number // REQUESTS_PER_CLIENT, key)
+                    if which not in self._clients:
+                        self._clients[which] = self._connect(key)
+                    yield self._clients[which]
+                finally:
+                    heapq.heappush(self._free, number)
 
     async def close(self) -> None:
         clients, self._clients = list(self._clients.values()), {}

@@ -19,6 +19,7 @@ from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, TextCo
 from pydantic_core import from_json, to_json
 
 from guerdon._background import close_at_exit
+from guerdon._work_clock import Turn
 from guerdon.errors import (
     InvalidArgumentError,
     ServiceError,
@@ -347,12 +348,14 @@ class ToolService:
     async def _attempt(
         self, tool: str | None, arguments: Mapping[str, Any]
     ) -> dict[str, Any] | str:
-        async with self._turns:
-            with self._connection() as connection:
-                async with self._limited(connection, self._timeout_s):
-                    await connection.open()
-                    name = await self._tool_name(tool, connection)
-                    result = await connection.call(name, arguments)
+        with Turn() as turn:
+            async with self._turns:
+                turn.begin()
+                with self._connection() as connection:
+                    async with self._limited(connection, self._timeout_s):
+                        await connection.open()
+                        name = await self._tool_name(tool, connection)
+                        result = await connection.call(name, arguments)
         return answer_of(self.name, name, result)
 
     @asynccontextmanager

@@ -84,4 +84,4 @@ class ScoringLoop:
             while not end.is_set():
                 # A task raised it, and its waiter gets it; the others go on.
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
-                    runner.run(end.wait())  # type: ignore[arg-type]
+                    runner.run(end.wait())
