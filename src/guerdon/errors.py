@@ -386,7 +386,7 @@ class JudgeError(ServiceError, ValueError):
     """A judge's answer is not a verdict.
 
     Attributes:
-        answer: The answer.
+        answer: The answer; of one with more than 20,000 characters, the beginning and the end.
     """
 
     def __init__(self, message: str, *, service: str = "", answer: str = "") -> None:

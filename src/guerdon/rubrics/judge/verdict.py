@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
+from guerdon._logging import shortened
 from guerdon._validation import shown
 from guerdon.errors import JudgeError
 from guerdon.rubrics.ensemble import REDUCTIONS
 from guerdon.rubrics.judge.template import as_text
+from guerdon.rubrics.recording import MAX_DETAIL
 from guerdon.types.reasoning import split_reasoning
 
 __all__ = ["JudgeVerdict", "Judgement", "parse_verdict"]
@@ -25,6 +27,8 @@ PARSER_VERSION = 5
 MAX_CHARS = 200_000
 MAX_BRACES = 1000
 MAX_SCORES = 100
+# The most characters of an answer in the message of an error.
+MAX_SHOWN = 300
 
 NUMBER = r"[-+−]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
 # 0.8, 8/10, 8 out of 10, 80%
@@ -224,7 +228,10 @@ def parse_verdict(
     r"""Parse a judge's answer, strictly: an ambiguous answer is a failure.
 
     A verdict is a JSON object with a ``score``, a labelled value such as ``Score: 0.2``, or an
-    answer that is only a number. ``8/10`` and ``80%`` are parts of a range that begins at 0.
+    answer that is only a number. ``8/10`` and ``80%`` are parts of a range that begins at 0. An
+    object may have raw line breaks in its strings, a comma after its last value, Python's notation,
+    keys in another case, or ``rating``, ``grade`` or ``verdict`` in place of ``score``. The model's
+    reasoning (see `split_reasoning`) is not part of its answer.
     Verdicts that differ or are out of range are rejected, as are those that only occur within a
     sentence, a quotation or a block of code.
 
@@ -297,7 +304,10 @@ class _Parser:
     quotes: tuple[str, ...]
 
     def fail(self, message: str) -> NoReturn:
-        raise JudgeError(message, service=self.service, answer=self.answer[:2000])
+        answer = self.answer.strip()
+        if answer:
+            message += f"; the answer was {shortened(answer, MAX_SHOWN)!r}"
+        raise JudgeError(message, service=self.service, answer=shortened(answer, MAX_DETAIL))
 
     def parse(self) -> JudgeVerdict:
         text = self._without_thought()
