@@ -8,7 +8,7 @@ import anyio.to_thread
 import pytest
 
 from examples.tau_chat.scripted_model import Replied, ScriptedModel
-from guerdon import LLMJudge, Rubric, open_sandbox
+from guerdon import LLMJudge, open_sandbox
 from guerdon._work_clock import Turn, WorkClock, WorkTimeoutError
 from guerdon.rubrics.evaluation import in_thread
 from guerdon.services import ChatModel, MCPClient

@@ -249,7 +249,15 @@ class RolloutError(GuerdonError):
 
 
 class ScoringError(GuerdonError):
-    """A scoring run can't continue; results that were written before are kept."""
+    """A scoring run can't continue; results that were written before are kept.
+
+    Attributes:
+        report: The report on what was scored, if a service that is down ended the run.
+    """
+
+    def __init__(self, message: str, *, report: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class AlignmentError(GuerdonError, ValueError):
@@ -375,7 +383,7 @@ class ServiceError(GuerdonError):
 
 
 class ServiceUnavailableError(ServiceError, ConnectionError):
-    """A service can't be reached, or has no capacity."""
+    """A service can't be reached, has no capacity, or refuses the key or the model."""
 
 
 class ServiceTimeoutError(ServiceError, TimeoutError):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 import typer
 
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import InvalidArgumentError, ScoringError
 from guerdon.rollouts.scoring.reading import FORMATS
+
+Report = TypeVar("Report", covariant=True)
 
 
 class ExitCode(IntEnum):
@@ -55,6 +58,14 @@ Trees = Annotated[
         help="Also write the score of every rubric at each step into the rows of --out: values, "
         "weights, reasons, durations, a judge's prompt and answer. Rows are several times as "
         "large.",
+    ),
+]
+KeepGoing = Annotated[
+    bool,
+    typer.Option(
+        "--keep-going",
+        help="Score on when 10 rows in a row have failed because a service is unavailable or too "
+        "slow. By default the command stops there, and nothing that was scored is lost.",
     ),
 ]
 At = Annotated[
@@ -106,6 +117,25 @@ Token = Annotated[
         "a command line.",
     ),
 ]
+
+
+class Job(Protocol[Report]):
+    """What scores a file, and reports it."""
+
+    def run(self, progress: Callable[[int, int], None] | None = None) -> Report:
+        """Score it."""
+
+
+def report_of(
+    job: Job[Report], show: Callable[[int, int], None] | None
+) -> tuple[Report, Exception | None]:
+    """Run a job; of one that an outage ends, return the report and the error to raise after it."""
+    try:
+        return job.run(show), None
+    except ScoringError as stopped:
+        if stopped.report is None:
+            raise
+        return stopped.report, stopped
 
 
 def check_token(token: str | None) -> None:

@@ -158,6 +158,7 @@ def score(
     at: options.At = None,
     services: options.Services = None,
     trees: options.Trees = False,
+    keep_going: options.KeepGoing = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Score recorded rollouts with a reward.
@@ -174,8 +175,8 @@ def score(
     call sees what another one changed.
 
     [bold]Exit codes[/bold]: 0, every row has a valid score. 1, some rows failed or got no credit.
-    2, the command could not run. 130, ctrl-C; every finished row is kept, and --resume continues
-    from there.
+    2, the command could not run, or a service is down. 130, ctrl-C. After both, every finished row
+    is kept, and --resume continues from there.
     """  # fmt: skip
     job = ScoringJob(
         rollouts,
@@ -194,14 +195,17 @@ def score(
         at=at,
         services=services,
         trees=trees,
+        keep_going=keep_going,
     )
     with progress(rollouts, "scoring") as show:
-        report = job.run(show)
+        report, stopped = options.report_of(job, show)
     on_stderr = out == "-"  # which has the rows
     if as_json:
         print_json(report_data(report, job), stderr=on_stderr)
     else:
         print_parts(report_tables(report, job), stderr=on_stderr)
+    if stopped is not None:
+        raise stopped
     groups = report.summary.groups
     if report.interrupted:
         raise typer.Exit(options.ExitCode.INTERRUPTED)

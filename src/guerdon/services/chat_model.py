@@ -42,7 +42,7 @@ NO_KEY = "none"  # sent to servers without keys, since openai requires one
 # An HTTP client looks through all its connections at each request: many small ones are faster.
 REQUESTS_PER_CLIENT = 16
 REFUSED = (400, 422)
-UNAVAILABLE = (408, 409, 429, 502, 503, 504)
+UNAVAILABLE = (401, 403, 404, 408, 409, 429, 502, 503, 504)
 SHOWN = 500  # characters of a server's message in an error
 
 
@@ -262,7 +262,8 @@ class ChatModel(SharedClient):
             seed: The sampling seed, if the endpoint supports one.
 
         Raises:
-            ServiceUnavailableError: The endpoint can't be reached, or has no capacity.
+            ServiceUnavailableError: The endpoint can't be reached, has no capacity, or refuses the
+                key or the model.
             ServiceTimeoutError: It took too long.
             ServiceError: It failed in another way, or the answer can't be read.
         """

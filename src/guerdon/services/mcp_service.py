@@ -40,7 +40,7 @@ CLOSING_S = 8.0
 # The first and the longest pause before a call is retried, in seconds.
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 # The statuses of a server that is unavailable, or has too much to do.
-UNAVAILABLE = (404, 408, 429, 500, 502, 503, 504)
+UNAVAILABLE = (401, 403, 404, 408, 429, 500, 502, 503, 504)
 
 # A forked process keeps its parent's connections here, so that they are not collected, which would
 # close the sockets of the parent.

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 from guerdon._loading import PREFIX, split_spec
 from guerdon._validation import check_integer, is_finite
@@ -42,6 +42,13 @@ from guerdon.rollouts.scoring.job import (
     ScoringJob,
     ScoringPipeline,
     refuse_overwriting,
+)
+from guerdon.rollouts.scoring.outage import (
+    OUTAGE_ROWS,
+    Outage,
+    OutageError,
+    service_failure,
+    stopped,
 )
 from guerdon.rollouts.scoring.reading import Line, name_of_file, open_file, read_batches
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row
@@ -535,6 +542,8 @@ class ComparisonJob:
         out: The file for a line of JSON per rollout: ``id``, ``group``, and the result rows
             ``before`` and ``after`` without these; ``-`` is standard output, None writes nothing.
         trees: Whether the rows of rubrics have ``trees``: the score of every rubric at each step.
+        keep_going: Whether to score on when 10 rows in a row have failed because a service is
+            unavailable or too slow. By default the run ends there, without these rows.
     """
 
     before: str
@@ -548,6 +557,7 @@ class ComparisonJob:
     services: str | None = None
     out: str | None = None
     trees: bool = False
+    keep_going: bool = False
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> ComparisonReport:
         """Score all rows with both rewards; ctrl-C ends the run and compares the finished rows.
@@ -562,8 +572,10 @@ class ComparisonJob:
             ServiceUnavailableError: A service of a reward isn't available.
             InvalidArgumentError: The options are invalid, or exclude each other.
             RolloutError: There is no rollout to score. (Invalid lines are rows that failed.)
+            ScoringError: A service is down; the error has the `report` on the rows before.
         """
         comparison = Comparison(self.top)
+        outage = Outage[_Pair](None if self.keep_going else OUTAGE_ROWS)
         refuse_overwriting(self.out, self.rollouts, self.before, self.after)
         if self.at is not None and not any(map(is_pipeline_file, (self.before, self.after))):
             raise InvalidArgumentError(
@@ -582,12 +594,21 @@ class ComparisonJob:
             file = stack.enter_context(open_file(self.rollouts))
             together = before.takes_groups or after.takes_groups
             batches = read_batches(file, self.rollouts, format=self.format, together=together)
+
+            def add(pair: _Pair) -> None:
+                comparison.add(*pair)
+                writer.write(_encoded_pair(*pair[:2]))
+
             start = perf_counter()
-            interrupted = _compare(batches, before, after, comparison, writer, progress)
+            down: OutageError | None = None
+            try:
+                interrupted = _compare(batches, before, after, add, outage, progress)
+            except OutageError as error:
+                down, interrupted = error, True
             seconds = perf_counter() - start
         if not comparison.rows and not interrupted:
             raise RolloutError(f"{name_of_file(self.rollouts)} has no rollouts: it is empty")
-        return ComparisonReport(
+        report = ComparisonReport(
             comparison,
             tuple(changes),
             before.scorer.fingerprint,
@@ -595,6 +616,9 @@ class ComparisonJob:
             seconds,
             interrupted,
         )
+        if down is not None:
+            raise stopped(down, "run the command again", report=report)
+        return report
 
     def _pipeline(self, reward: str) -> ScoringPipeline:
         at = self.at if is_pipeline_file(reward) else None
@@ -619,6 +643,10 @@ def _reward_of(pipeline: ScoringPipeline) -> Rubric | RewardFunction:
     scorer = pipeline.scorer
     assert isinstance(scorer, RubricScorer | FunctionScorer)
     return scorer.rubric if isinstance(scorer, RubricScorer) else scorer.function
+
+
+# The rows of a rollout from both rewards, and the part of a breakdown that it belongs to.
+_Pair: TypeAlias = "tuple[ResultRow, ResultRow, str | None]"
 
 
 @dataclass(slots=True)
@@ -691,23 +719,30 @@ def _compare(
     batches: Iterator[list[Line]],
     before: ScoringPipeline,
     after: ScoringPipeline,
-    comparison: Comparison,
-    writer: RowWriter,
+    add: Callable[[_Pair], None],
+    outage: Outage[_Pair],
     progress: Callable[[int, int], None] | None,
 ) -> bool:
     """Score all batches with both rewards; returns whether ctrl-C ended it."""
-    read = 0
+    read = rows = 0
     with Interrupts() as interrupts:
         try:
             engine = _engine(before, after, interrupts)
-            for chunk in score_in_order(batches, engine, interrupts=interrupts):
-                one, other = (itertools.chain(*rows) for rows in (chunk.before, chunk.after))
-                for (row, part), (row_after, _) in zip(one, other, strict=True):
-                    comparison.add(row, row_after, part)
-                    writer.write(_encoded_pair(row, row_after))
-                read += chunk.read
-                if progress is not None:
-                    progress(comparison.rows, read)
+            with contextlib.closing(
+                score_in_order(batches, engine, interrupts=interrupts)
+            ) as chunks:
+                for chunk in chunks:
+                    one, other = map(itertools.chain.from_iterable, (chunk.before, chunk.after))
+                    for (row, part), (row_after, _) in zip(one, other, strict=True):
+                        failure = service_failure(row) or service_failure(row_after)
+                        for pair in outage.add((row, row_after, part), failure):
+                            add(pair)
+                        rows += 1
+                    read += chunk.read
+                    if progress is not None:
+                        progress(rows, read)
+            for pair in outage.end():
+                add(pair)
         except KeyboardInterrupt:
             return True
         return interrupts.requested

@@ -16,7 +16,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -58,6 +58,7 @@ class ScoredChunk:
         seconds: How long scoring took.
         interrupted: Whether ctrl-C ended it before its last batch.
         summary: The summary of the rows; None if the summary of the run has them already.
+        failures: The `service_failure` of each row; empty if there is none.
     """
 
     encoded: bytes
@@ -67,6 +68,7 @@ class ScoredChunk:
     seconds: float
     interrupted: bool = False
     summary: Summary | None = None
+    failures: Sequence[str | None] = ()
 
 
 class Chunk(Protocol):
@@ -142,7 +144,7 @@ class Engine(ABC, Generic[Result]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(  # noqa: B027  not every engine occupies something
+    def __exit__(
         self, kind: object, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Free what the engine occupies; with an error, end the chunks that are being scored."""
@@ -288,7 +290,7 @@ class InProcesses(Engine[ScoredChunk]):
 
 def score_in_order(
     batches: Iterator[list[Line]], engine: Engine[Result], *, interrupts: Interrupts
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Score batches with an engine, with up to `engine.ahead` chunks submitted.
 
     After ctrl-C nothing more is submitted, and the results up to the first chunk that doesn't

@@ -22,12 +22,19 @@ from guerdon.rollouts.scoring import parquet, reading, scorers
 from guerdon.rollouts.scoring.execution import (
     Engine,
     InProcesses,
-    Interrupts,
     InScoringLoop,
+    Interrupts,
     InThisThread,
     InThreads,
     ScoredChunk,
     score_in_order,
+)
+from guerdon.rollouts.scoring.outage import (
+    OUTAGE_ROWS,
+    Outage,
+    OutageError,
+    service_failure,
+    stopped,
 )
 from guerdon.rollouts.scoring.reading import Line, name_of_file
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row, read_finished
@@ -121,6 +128,8 @@ class ScoringJob:
         services: A file of services by name, which a rubric and a reward file use.
         trees: Whether rows have ``trees``: the score of every rubric at each step. It requires a
             rubric that runs without a sandbox.
+        keep_going: Whether to score on when 10 rows in a row have failed because a service is
+            unavailable or too slow. By default the run ends there, without these rows.
     """
 
     rollouts: str
@@ -139,6 +148,7 @@ class ScoringJob:
     at: int | None = None
     services: str | None = None
     trees: bool = False
+    keep_going: bool = False
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> ScoringReport:
         """Score all rows; ctrl-C ends the run early and keeps the finished rows.
@@ -153,7 +163,8 @@ class ScoringJob:
             InvalidArgumentError: The options are invalid, or exclude each other.
             RolloutError: There is no rollout to score, or `out` was not made by this reward from
                 these rollouts. (Invalid lines are rows of the result.)
-            ScoringError: The result can't be written, or a worker process died.
+            ScoringError: The result can't be written, a worker process died, or a service is down;
+                then the error has the `report`.
             SandboxUnavailableError: The sandbox doesn't work on this machine.
         """
         self._check()
@@ -187,9 +198,15 @@ class ScoringJob:
             try:
                 engine = self._engine(pipeline, report.summary, interrupts)
                 chunks = score_in_order(batches, engine, interrupts=interrupts)
-                self._write(chunks, writer, report, progress)
+                with contextlib.closing(chunks):
+                    self._write(chunks, writer, report, progress)
             except KeyboardInterrupt:
                 interrupts.requested = True
+            except OutageError as outage:
+                report.seconds = perf_counter() - start
+                in_file = self.out not in (None, "-")
+                hint = "continue with --resume" if in_file else "run the command again"
+                raise stopped(outage, hint, report=report) from None
             report.interrupted = interrupts.requested
             if out != self.out and not report.interrupted:
                 parquet.finish_file(str(out), str(self.out))
@@ -310,20 +327,32 @@ class ScoringJob:
 
     def _write(
         self,
-        chunks: Iterator[ScoredChunk],
+        chunks: Iterable[ScoredChunk],
         writer: RowWriter,
         report: ScoringReport,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         read = 0
+        outage = Outage[bytes](None if self.keep_going else OUTAGE_ROWS)
         for chunk in chunks:
-            writer.write(chunk.encoded)
             if chunk.summary is not None:
                 report.summary.merge(chunk.summary)
-            report.scored += chunk.rows
             read += chunk.read
+            if chunk.failures or outage.is_suspected:
+                failures = chunk.failures or [None] * chunk.rows
+                lines = chunk.encoded.splitlines(keepends=True)
+                for line, failure in zip(lines, failures, strict=True):
+                    released = outage.add(line, failure)
+                    writer.write(b"".join(released))
+                    report.scored += len(released)
+            else:
+                writer.write(chunk.encoded)
+                report.scored += chunk.rows
             if progress is not None:
                 progress(report.resumed + report.scored, read)
+        released = outage.end()
+        writer.write(b"".join(released))
+        report.scored += len(released)
 
 
 def refuse_overwriting(out: str | None, rollouts: str, *rewards: str) -> None:
@@ -468,6 +497,7 @@ class ScoringPipeline:
         for batch in scored:
             self.count(batch, summary)
         rows = [row for row, _ in itertools.chain(*scored)]
+        failures = [service_failure(row) for row in rows]
         return ScoredChunk(
             encoded=b"".join(map(encode_row, rows)),
             rows=len(rows),
@@ -475,6 +505,7 @@ class ScoringPipeline:
             batches=len(scored),
             seconds=perf_counter() - start,
             summary=summary if into is None else None,
+            failures=failures if any(failures) else (),
         )
 
     def score(self, lines: Sequence[Line]) -> list[ScoredRow]:

@@ -1,4 +1,4 @@
-"""`ScoringLoop`: an event loop in a thread of its own, in which rollouts are scored concurrently."""
+"""`ScoringLoop`: an event loop in a thread, in which rollouts are scored concurrently."""
 
 from __future__ import annotations
 

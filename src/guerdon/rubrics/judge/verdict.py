@@ -49,7 +49,8 @@ LABELLED_VALUE = re.compile(
 )
 # What may follow a value: the end of the line, a punctuation mark and a word, or "(poor)".
 END = re.compile(
-    rf"{CLOSE}(?:\s{{0,9}}</(?:{LABEL})>)?[ \t]{{0,9}}(?:$|\([^()\d\n]{{1,99}}\)|[.,;][*_`]{{0,9}}(?:$|[ \t]+(?:$|[^\s\d])))",
+    rf"{CLOSE}(?:\s{{0,9}}</(?:{LABEL})>)?[ \t]{{0,9}}"
+    r"(?:$|\([^()\d\n]{1,99}\)|[.,;][*_`]{0,9}(?:$|[ \t]+(?:$|[^\s\d])))",
     re.MULTILINE,
 )
 # What may precede a label: the beginning of a line or a sentence, a bullet, "My final …".
@@ -453,7 +454,7 @@ def _reject_constant(literal: str) -> NoReturn:
     raise ValueError(f"{literal} is not a JSON number")
 
 
-# An object is decoded as a tuple of pairs, an array as a list. Judges write line breaks into strings.
+# An object is decoded as a tuple of pairs, an array as a list; strings may have raw line breaks.
 _decoder = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_reject_constant, strict=False)
 
 
