@@ -249,15 +249,7 @@ class RolloutError(GuerdonError):
 
 
 class ScoringError(GuerdonError):
-    """A scoring run can't continue; results that were written before are kept.
-
-    Attributes:
-        report: The report on what was scored, if a service that is down ended the run.
-    """
-
-    def __init__(self, message: str, *, report: Any = None) -> None:
-        super().__init__(message)
-        self.report = report
+    """A scoring run can't continue; results that were written before are kept."""
 
 
 class AlignmentError(GuerdonError, ValueError):

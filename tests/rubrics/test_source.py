@@ -108,7 +108,7 @@ def fingerprint(tmp_path):
     return fingerprint
 
 
-REWARDS = ("Mine", "Other", "Checked", "answered", "plain", "tree", "short")
+REWARDS = ("Mine", "Other", "answered", "plain", "tree", "short")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ REWARDS = ("Mine", "Other", "Checked", "answered", "plain", "tree", "short")
         ("return root(number)", "return 2 * root(number)", "Mine answered tree"),
         ("sqrt as root", "cbrt as root", "Mine answered tree"),
         ("text.split()", "text.split(' ')", "Mine Other tree"),
-        ("len(text) < 5", "len(text) < 6", "Checked"),
+        ("len(text) < 5", "len(text) < 6", ""),
         ("[1.0, 0.5]", "[1.0, 0.75]", "tree"),
     ],
 )
@@ -146,6 +146,17 @@ def test_fingerprint_changes_with_what_a_reward_uses_in_its_file(fingerprint, ol
     text = FILE.replace(old, new)
     different = [name for name in REWARDS if fingerprint(name) != fingerprint(name, text)]
     assert different == [name for name in REWARDS if name in changed.split()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_changed"),
+    [("len(text) < 5", "len(text) < 6", True), ("# The first try.", "", False)],
+)
+def test_fingerprint_is_of_the_whole_file_if_functions_change_a_table_that_it_uses(
+    fingerprint, old, new, is_changed
+):
+    text = FILE.replace(old, new)
+    assert (fingerprint("Checked") != fingerprint("Checked", text)) is is_changed
 
 
 def test_fingerprint_is_of_the_whole_file_if_a_reward_may_use_any_name(fingerprint):

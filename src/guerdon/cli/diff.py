@@ -21,6 +21,7 @@ from guerdon.cli.console import (
     progress,
     table,
 )
+from guerdon.errors import ScoringError
 from guerdon.rollouts.comparing.comparison import (
     Comparison,
     ComparisonJob,
@@ -90,15 +91,15 @@ def diff(
         services=services, out=out, trees=trees, keep_going=keep_going,
     )  # fmt: skip
     with progress(rollouts, "comparing") as show:
-        report, stopped = options.report_of(job, show)
+        report = job.run(show)
     on_stderr = out == "-"  # which has the rows
     if as_json:
         data = {"before_reward": before, "after_reward": after, **report.to_dict()}
         print_json(data, stderr=on_stderr)
     else:
         print_parts(diff_tables(report, job), stderr=on_stderr)
-    if stopped is not None:
-        raise stopped
+    if report.stopped is not None:
+        raise ScoringError(report.stopped)
     if report.interrupted:
         raise typer.Exit(options.ExitCode.INTERRUPTED)
     if report.comparison.failed:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated
 
 import typer
 
-from guerdon.errors import InvalidArgumentError, ScoringError
+from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.reading import FORMATS
-
-Report = TypeVar("Report", covariant=True)
 
 
 class ExitCode(IntEnum):
@@ -117,25 +114,6 @@ Token = Annotated[
         "a command line.",
     ),
 ]
-
-
-class Job(Protocol[Report]):
-    """What scores a file, and reports it."""
-
-    def run(self, progress: Callable[[int, int], None] | None = None) -> Report:
-        """Score it."""
-
-
-def report_of(
-    job: Job[Report], show: Callable[[int, int], None] | None
-) -> tuple[Report, Exception | None]:
-    """Run a job; of one that an outage ends, return the report and the error to raise after it."""
-    try:
-        return job.run(show), None
-    except ScoringError as stopped:
-        if stopped.report is None:
-            raise
-        return stopped.report, stopped
 
 
 def check_token(token: str | None) -> None:

@@ -24,7 +24,7 @@ from guerdon.cli.console import (
     share,
     table,
 )
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import InvalidArgumentError, ScoringError
 from guerdon.rollouts.crediting import CreditSettings
 from guerdon.rollouts.scoring.job import ENGINES, ScoringJob, ScoringReport
 from guerdon.rollouts.scoring.scorers import SandboxSettings
@@ -198,14 +198,14 @@ def score(
         keep_going=keep_going,
     )
     with progress(rollouts, "scoring") as show:
-        report, stopped = options.report_of(job, show)
+        report = job.run(show)
     on_stderr = out == "-"  # which has the rows
     if as_json:
         print_json(report_data(report, job), stderr=on_stderr)
     else:
         print_parts(report_tables(report, job), stderr=on_stderr)
-    if stopped is not None:
-        raise stopped
+    if report.stopped is not None:
+        raise ScoringError(report.stopped)
     groups = report.summary.groups
     if report.interrupted:
         raise typer.Exit(options.ExitCode.INTERRUPTED)

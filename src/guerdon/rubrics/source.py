@@ -6,41 +6,25 @@ import ast
 import functools
 import inspect
 import io
-import itertools
 import linecache
 import sys
 import textwrap
 import threading
 import tokenize
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
+
+# The statements that define a name, by their numbers: the source, and the names it mentions.
+_Statements: TypeAlias = "dict[str, dict[int, tuple[str, list[str]]]]"
 
 # Functions that may use any name of their file.
 _OPAQUE = frozenset(("eval", "exec", "globals"))
 
-# Methods that change a module's table, such as a registry.
-_CHANGING = frozenset(
-    ["add", "append", "extend", "insert", "pop", "register", "setdefault", "update"]
-)
+# Methods that change a table, such as a registry.
+_CHANGING = frozenset(("add", "append", "extend", "insert", "register", "setdefault", "update"))
 
-
-@dataclass(slots=True)
-class _Statement:
-    """A statement at the top level of a file.
-
-    Attributes:
-        text: Its source.
-        changes: The names that it defines, and whose values it changes.
-        uses: The names that it mentions.
-        decorators: The names that it is decorated with.
-    """
-
-    text: str
-    changes: set[str]
-    uses: set[str]
-    decorators: set[str]
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def source_in_file(thing: Any) -> str:
@@ -54,22 +38,21 @@ def source_in_file(thing: Any) -> str:
 
     Returns:
         The source; empty if its file can't be read. It is that of the whole file if its statement
-        isn't known, or one may use any name.
+        isn't known, or if it uses a table that functions of the file change, or any name.
     """
-    statements = _statements(thing.__module__)
+    module = thing.__module__
+    statements, opaque = _statements(module)
     code = getattr(thing, "__code__", None)
-    needed = [thing.__qualname__.partition(".")[0], *(_names(code) if code is not None else ())]
-    if code is None and not any(needed[0] in each.changes for each in statements):
-        return _text(thing.__module__)
-    found: set[int] = set()
+    needed = [thing.__qualname__.partition(".")[0], *(() if code is None else _names(code))]
+    found: dict[int, str] = {}
     for name in needed:  # the loop appends to it
-        for number, statement in enumerate(statements):
-            if number not in found and name in statement.changes:
-                found.add(number)
-                needed += statement.changes | statement.uses
-    if not _OPAQUE.isdisjoint(needed):
-        return _text(thing.__module__)
-    return "\n".join(statements[number].text for number in sorted(found))
+        for number, (text, mentioned) in statements.get(name, {}).items():
+            if number not in found:
+                found[number] = text
+                needed += mentioned
+    if not found or not opaque.isdisjoint(needed):
+        return _text(module)
+    return "\n".join(found[number] for number in sorted(found))
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -88,44 +71,35 @@ def _text(module: str) -> str:
 
 
 @functools.cache
-def _statements(module: str) -> list[_Statement]:
+def _statements(module: str) -> tuple[_Statements, frozenset[str]]:
+    """The statements that define each name, and the names whose values functions change."""
     text = _text(module)
     lines = text.splitlines()
     with parsing:
         try:
             body = ast.parse(text).body
         except (SyntaxError, ValueError):
-            return []
-    defined = {name for node in body for name in _defined(node)}
-    statements = []
-    for node in body:
-        decorators = getattr(node, "decorator_list", [])
-        start = min(each.lineno for each in [node, *decorators])
-        statements.append(
-            _Statement(
-                text="\n".join(lines[start - 1 : node.end_lineno]),
-                changes={*_defined(node), *(defined & {*_altered(node)})},
-                uses=set(_mentioned(node)),
-                decorators={name for each in decorators for name in _mentioned(each)},
-            )
-        )
-    # What a decorator of this file puts into a table belongs to whatever uses the table.
-    functions = [isinstance(node, ast.FunctionDef) for node in body]
-    for decorator in itertools.compress(statements, functions):
-        for statement in statements if len(decorator.changes) > 1 else ():
-            statement.changes |= statement.decorators & decorator.changes
-    return statements
-
-
-def _mentioned(node: ast.AST) -> Iterator[str]:
-    return (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+            return {}, _OPAQUE
+    statements: _Statements = {}
+    changed: set[str] = set()
+    for number, node in enumerate(body):
+        start = min(each.lineno for each in (node, *getattr(node, "decorator_list", ())))
+        source = "\n".join(lines[start - 1 : node.end_lineno])
+        mentioned = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
+        if isinstance(node, _DEFINITIONS):
+            changed.update(_altered(node))
+            defined = [node.name]
+        else:
+            defined = [*_defined(node), *_altered(node)]
+            defined += mentioned if isinstance(node, ast.Expr) else []
+        for name in defined:
+            statements.setdefault(name, {})[number] = source, mentioned
+    return statements, _OPAQUE | (changed & statements.keys())
 
 
 def _defined(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement defines."""
-    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    for node in [statement] if isinstance(statement, definitions) else ast.walk(statement):
-        if isinstance(node, definitions):
+    for node in ast.walk(statement):
+        if isinstance(node, _DEFINITIONS):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -135,8 +109,6 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
 
 def _altered(statement: ast.stmt) -> Iterator[str]:
     """The names whose values a statement may change."""
-    if isinstance(statement, ast.Expr):
-        yield from _mentioned(statement)
     for node in ast.walk(statement):
         if isinstance(node, ast.Global):
             yield from node.names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import heapq
@@ -10,9 +9,10 @@ import itertools
 import math
 import sys
 from array import array
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -29,27 +29,14 @@ from guerdon.rollouts.comparing.changes import (
     changes_of_rewards,
 )
 from guerdon.rollouts.comparing.group_comparison import GroupComparison, GroupRanks, brief
-from guerdon.rollouts.scoring.execution import (
-    Batches,
-    Engine,
-    InScoringLoop,
-    Interrupts,
-    InThisThread,
-    score_in_order,
-)
+from guerdon.rollouts.scoring.execution import Interrupts
 from guerdon.rollouts.scoring.job import (
     ScoredRow,
     ScoringJob,
     ScoringPipeline,
     refuse_overwriting,
 )
-from guerdon.rollouts.scoring.outage import (
-    OUTAGE_ROWS,
-    Outage,
-    OutageError,
-    service_failure,
-    stopped,
-)
+from guerdon.rollouts.scoring.outage import Outage, service_failure
 from guerdon.rollouts.scoring.reading import Line, name_of_file, open_file, read_batches
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row
 from guerdon.rollouts.scoring.scorers import (
@@ -427,7 +414,9 @@ class ComparisonReport:
         fingerprint_before: The fingerprint of the reward before, as in its result rows.
         fingerprint_after: The fingerprint of the reward after.
         seconds: How long scoring with both took.
-        interrupted: Whether ctrl-C ended the run; the rollouts up to there are compared.
+        interrupted: Whether ctrl-C or a service that is down ended the run; the rollouts up to
+            there are compared.
+        stopped: Why the run ended, because a service is down, and how it is continued.
     """
 
     comparison: Comparison
@@ -436,6 +425,7 @@ class ComparisonReport:
     fingerprint_after: str
     seconds: float = 0.0
     interrupted: bool = False
+    stopped: str | None = None
 
     @property
     def is_unsteady(self) -> bool:
@@ -572,10 +562,9 @@ class ComparisonJob:
             ServiceUnavailableError: A service of a reward isn't available.
             InvalidArgumentError: The options are invalid, or exclude each other.
             RolloutError: There is no rollout to score. (Invalid lines are rows that failed.)
-            ScoringError: A service is down; the error has the `report` on the rows before.
         """
         comparison = Comparison(self.top)
-        outage = Outage[_Pair](None if self.keep_going else OUTAGE_ROWS)
+        outage = Outage[_Pair](ignored=self.keep_going)
         refuse_overwriting(self.out, self.rollouts, self.before, self.after)
         if self.at is not None and not any(map(is_pipeline_file, (self.before, self.after))):
             raise InvalidArgumentError(
@@ -600,25 +589,19 @@ class ComparisonJob:
                 writer.write(_encoded_pair(*pair[:2]))
 
             start = perf_counter()
-            down: OutageError | None = None
-            try:
-                interrupted = _compare(batches, before, after, add, outage, progress)
-            except OutageError as error:
-                down, interrupted = error, True
+            interrupted = _compare(batches, before, after, add, outage, progress)
             seconds = perf_counter() - start
         if not comparison.rows and not interrupted:
             raise RolloutError(f"{name_of_file(self.rollouts)} has no rollouts: it is empty")
-        report = ComparisonReport(
+        return ComparisonReport(
             comparison,
             tuple(changes),
             before.scorer.fingerprint,
             after.scorer.fingerprint,
             seconds,
             interrupted,
+            outage.stops,
         )
-        if down is not None:
-            raise stopped(down, "run the command again", report=report)
-        return report
 
     def _pipeline(self, reward: str) -> ScoringPipeline:
         at = self.at if is_pipeline_file(reward) else None
@@ -649,72 +632,6 @@ def _reward_of(pipeline: ScoringPipeline) -> Rubric | RewardFunction:
 _Pair: TypeAlias = "tuple[ResultRow, ResultRow, str | None]"
 
 
-@dataclass(slots=True)
-class _ScoredByBoth:
-    """The rows of consecutive batches from both rewards; a `Chunk`."""
-
-    before: list[list[ScoredRow]]
-    after: list[list[ScoredRow]]
-    read: int
-    batches: int
-    seconds: float
-    interrupted: bool = False
-
-
-def _engine(
-    before: ScoringPipeline, after: ScoringPipeline, interrupts: Interrupts
-) -> Engine[_ScoredByBoth]:
-    concurrent = [each for each in (before, after) if each.scorer.is_concurrent]
-    if not concurrent:
-        return InThisThread(partial(_score, before, after, interrupts))
-    return InScoringLoop(
-        partial(_begin, before, after),
-        start=concurrent[0].scorer.loop.start,
-        ahead=min(before.ahead, after.ahead),
-    )
-
-
-def _score(
-    before: ScoringPipeline, after: ScoringPipeline, interrupts: Interrupts, batches: Batches
-) -> _ScoredByBoth:
-    """Score batches with both rewards; those before ctrl-C are kept."""
-    start = perf_counter()
-    pairs = []
-    with interrupts.allowed():
-        for lines in batches:
-            pairs.append((before.score(lines), after.score(lines)))
-    one, other = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    seconds, read = perf_counter() - start, _size(batches[: len(pairs)])
-    return _ScoredByBoth(one, other, read, len(batches), seconds, interrupts.requested)
-
-
-def _begin(
-    before: ScoringPipeline, after: ScoringPipeline, batches: Batches
-) -> Coroutine[Any, Any, _ScoredByBoth]:
-    """Score batches with a reward that doesn't wait, at once; with one that does, concurrently."""
-    start = perf_counter()
-
-    def begin(pipeline: ScoringPipeline) -> list[Coroutine[Any, Any, list[ScoredRow]]]:
-        if pipeline.scorer.is_concurrent:
-            return [pipeline.score_lines_async(lines) for lines in batches]
-        return [_finished(rows) for rows in [pipeline.score(lines) for lines in batches]]
-
-    async def finish(scoring: Sequence[Coroutine[Any, Any, list[ScoredRow]]]) -> _ScoredByBoth:
-        rows = await asyncio.gather(*scoring)
-        one, other, seconds = rows[: len(batches)], rows[len(batches) :], perf_counter() - start
-        return _ScoredByBoth(one, other, _size(batches), len(batches), seconds)
-
-    return finish([*begin(before), *begin(after)])
-
-
-async def _finished(rows: list[ScoredRow]) -> list[ScoredRow]:
-    return rows
-
-
-def _size(batches: Batches) -> int:
-    return sum(len(line) for lines in batches for _, line in lines)
-
-
 def _compare(
     batches: Iterator[list[Line]],
     before: ScoringPipeline,
@@ -723,29 +640,55 @@ def _compare(
     outage: Outage[_Pair],
     progress: Callable[[int, int], None] | None,
 ) -> bool:
-    """Score all batches with both rewards; returns whether ctrl-C ended it."""
+    """Score all batches with both rewards; returns whether it ended before the last."""
     read = rows = 0
     with Interrupts() as interrupts:
         try:
-            engine = _engine(before, after, interrupts)
-            with contextlib.closing(
-                score_in_order(batches, engine, interrupts=interrupts)
-            ) as chunks:
-                for chunk in chunks:
-                    one, other = map(itertools.chain.from_iterable, (chunk.before, chunk.after))
-                    for (row, part), (row_after, _) in zip(one, other, strict=True):
-                        failure = service_failure(row) or service_failure(row_after)
-                        for pair in outage.add((row, row_after, part), failure):
-                            add(pair)
-                        rows += 1
-                    read += chunk.read
-                    if progress is not None:
-                        progress(rows, read)
+            for lines, one, other in _scored_by_both(batches, before, after, interrupts):
+                for (row, part), (row_after, _) in zip(one, other, strict=True):
+                    failure = service_failure(row) or service_failure(row_after)
+                    for pair in outage.add((row, row_after, part), failure):
+                        add(pair)
+                    rows += 1
+                read += sum(len(line) for _, line in lines)
+                if progress is not None:
+                    progress(rows, read)
+                if outage.stops is not None:
+                    return True
             for pair in outage.end():
                 add(pair)
         except KeyboardInterrupt:
             return True
         return interrupts.requested
+
+
+def _scored_by_both(
+    batches: Iterator[list[Line]],
+    before: ScoringPipeline,
+    after: ScoringPipeline,
+    interrupts: Interrupts,
+) -> Iterator[tuple[list[Line], list[ScoredRow], list[ScoredRow]]]:
+    """Yield batches with their rows, in order; after ctrl-C, those that are finished."""
+    ahead = max(each.ahead if each.scorer.is_concurrent else 1 for each in (before, after))
+    pending: deque[tuple[list[Line], Future[list[ScoredRow]], Future[list[ScoredRow]]]] = deque()
+    has_more = True
+    while not interrupts.requested and (has_more or pending):
+        with interrupts.allowed():
+            while has_more and len(pending) < ahead:
+                lines = next(batches, None)
+                has_more = lines is not None
+                if lines is not None:
+                    pending.append((lines, before.start(lines), after.start(lines)))
+            if pending:
+                lines, one, other = pending[0]
+                found = lines, one.result(), other.result()
+        if pending and not interrupts.requested:
+            pending.popleft()
+            yield found
+    for lines, one, other in pending:
+        if not (one.done() and other.done()):
+            return
+        yield lines, one.result(), other.result()
 
 
 def _encoded_pair(before: ResultRow, after: ResultRow) -> bytes:

@@ -22,7 +22,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from time import perf_counter
 from types import FrameType, TracebackType
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 
 from guerdon.errors import GuerdonError, ScoringError
 from guerdon.rollouts.scoring.reading import Line
@@ -71,17 +71,6 @@ class ScoredChunk:
     failures: Sequence[str | None] = ()
 
 
-class Chunk(Protocol):
-    """A result of consecutive batches, as far as `score_in_order` reads it."""
-
-    batches: int
-    seconds: float
-    interrupted: bool
-
-
-Result = TypeVar("Result", bound=Chunk)
-
-
 class Interrupts:
     """While it is entered, ctrl-C sets `requested`, and interrupts only what is in `allowed`.
 
@@ -126,7 +115,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-class Engine(ABC, Generic[Result]):
+class Engine(ABC):
     """Where chunks are scored. It is entered once, and left when the run ends.
 
     `score_in_order` decides what is scored when; an engine only starts chunks and ends them.
@@ -144,42 +133,42 @@ class Engine(ABC, Generic[Result]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
+    def __exit__(  # noqa: B027  not every engine occupies something
         self, kind: object, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Free what the engine occupies; with an error, end the chunks that are being scored."""
 
     @abstractmethod
-    def submit(self, chunk: Batches) -> Future[Result]:
+    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
         """Start to score a chunk."""
 
-    def finishing(self, pending: Iterable[Future[Result]]) -> Iterator[Future[Result]]:
+    def finishing(self, pending: Iterable[Future[ScoredChunk]]) -> Iterator[Future[ScoredChunk]]:
         """The first of the pending chunks, whose results are waited for after ctrl-C."""
         return itertools.takewhile(self.finishes, pending)
 
-    def finishes(self, future: Future[Result]) -> bool:
+    def finishes(self, future: Future[ScoredChunk]) -> bool:
         """Whether the result of a chunk is waited for after ctrl-C: if it has begun."""
         return not future.cancel()
 
 
-class InThisThread(Engine[Result]):
+class InThisThread(Engine):
     """Scores in this thread. Ctrl-C ends it at once; batches that are finished are kept.
 
     Args:
         score: Scores batches. It handles KeyboardInterrupt.
     """
 
-    def __init__(self, score: Callable[[Batches], Result]) -> None:
+    def __init__(self, score: Callable[[Batches], ScoredChunk]) -> None:
         self._score = score
 
-    def submit(self, chunk: Batches) -> Future[Result]:
+    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
         """Score a chunk."""
-        future: Future[Result] = Future()
+        future: Future[ScoredChunk] = Future()
         future.set_result(self._score(chunk))
         return future
 
 
-class InScoringLoop(Engine[Result]):
+class InScoringLoop(Engine):
     """Scores concurrently in an event loop, whose owner closes it.
 
     Ctrl-C ends what is being scored, except for the chunks before one that is finished.
@@ -194,19 +183,19 @@ class InScoringLoop(Engine[Result]):
 
     def __init__(
         self,
-        score: Callable[[Batches], Coroutine[Any, Any, Result]],
+        score: Callable[[Batches], Coroutine[Any, Any, ScoredChunk]],
         *,
-        start: Callable[[Coroutine[Any, Any, Result]], Future[Result]],
+        start: Callable[[Coroutine[Any, Any, ScoredChunk]], Future[ScoredChunk]],
         ahead: int,
     ) -> None:
         self.ahead = ahead
         self._score, self._start = score, start
 
-    def submit(self, chunk: Batches) -> Future[Result]:
+    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
         """Start to score a chunk in the event loop."""
         return self._start(self._score(chunk))
 
-    def finishing(self, pending: Iterable[Future[Result]]) -> Iterator[Future[Result]]:
+    def finishing(self, pending: Iterable[Future[ScoredChunk]]) -> Iterator[Future[ScoredChunk]]:
         """The chunks up to the last that is finished; the others are cancelled."""
         kept = list(pending)
         while kept and not kept[-1].done():
@@ -214,7 +203,7 @@ class InScoringLoop(Engine[Result]):
         return iter(kept)
 
 
-class InThreads(Engine[ScoredChunk]):
+class InThreads(Engine):
     """Scores in threads that wait for a sandbox.
 
     Ctrl-C ends it at once; the batches that are finished and next in order are kept.
@@ -252,7 +241,7 @@ class InThreads(Engine[ScoredChunk]):
         return future.done() and not future.cancelled() and future.exception() is None
 
 
-class InProcesses(Engine[ScoredChunk]):
+class InProcesses(Engine):
     """Scores in worker processes.
 
     After ctrl-C the chunks that are running are finished; a second ctrl-C ends them.
@@ -289,8 +278,8 @@ class InProcesses(Engine[ScoredChunk]):
 
 
 def score_in_order(
-    batches: Iterator[list[Line]], engine: Engine[Result], *, interrupts: Interrupts
-) -> Generator[Result, None, None]:
+    batches: Iterator[list[Line]], engine: Engine, *, interrupts: Interrupts
+) -> Generator[ScoredChunk, None, None]:
     """Score batches with an engine, with up to `engine.ahead` chunks submitted.
 
     After ctrl-C nothing more is submitted, and the results up to the first chunk that doesn't
@@ -308,7 +297,7 @@ def score_in_order(
         ScoringError: A process died.
         GuerdonError: What reading the lines raised, after the results of the lines before.
     """
-    pending: deque[Future[Result]] = deque()
+    pending: deque[Future[ScoredChunk]] = deque()
     failed: list[GuerdonError] = []
     readable = _until_error(batches, failed)
     size = engine.smallest

@@ -9,6 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -29,13 +30,7 @@ from guerdon.rollouts.scoring.execution import (
     ScoredChunk,
     score_in_order,
 )
-from guerdon.rollouts.scoring.outage import (
-    OUTAGE_ROWS,
-    Outage,
-    OutageError,
-    service_failure,
-    stopped,
-)
+from guerdon.rollouts.scoring.outage import Outage, service_failure
 from guerdon.rollouts.scoring.reading import Line, name_of_file
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row, read_finished
 from guerdon.rollouts.scoring.scorers import RubricScorer, SandboxScorer, SandboxSettings, Scorer
@@ -72,6 +67,8 @@ class ScoringReport:
         scored: How many rows this run scored.
         resumed: How many rows an earlier run had finished.
         interrupted: Whether ctrl-C ended the run; every finished row is written.
+        stopped: Why the run ended before the last row, because a service is down, and how it is
+            continued; every row before is written.
         sandbox: The sandbox that the reward ran in: ``level``, ``promise``, ``limits``,
             ``allow_read``.
     """
@@ -82,6 +79,7 @@ class ScoringReport:
     scored: int = 0
     resumed: int = 0
     interrupted: bool = False
+    stopped: str | None = None
     sandbox: dict[str, Any] | None = None
 
     @property
@@ -163,8 +161,7 @@ class ScoringJob:
             InvalidArgumentError: The options are invalid, or exclude each other.
             RolloutError: There is no rollout to score, or `out` was not made by this reward from
                 these rollouts. (Invalid lines are rows of the result.)
-            ScoringError: The result can't be written, a worker process died, or a service is down;
-                then the error has the `report`.
+            ScoringError: The result can't be written, or a worker process died.
             SandboxUnavailableError: The sandbox doesn't work on this machine.
         """
         self._check()
@@ -202,13 +199,8 @@ class ScoringJob:
                     self._write(chunks, writer, report, progress)
             except KeyboardInterrupt:
                 interrupts.requested = True
-            except OutageError as outage:
-                report.seconds = perf_counter() - start
-                in_file = self.out not in (None, "-")
-                hint = "continue with --resume" if in_file else "run the command again"
-                raise stopped(outage, hint, report=report) from None
             report.interrupted = interrupts.requested
-            if out != self.out and not report.interrupted:
+            if out != self.out and not report.interrupted and report.stopped is None:
                 parquet.finish_file(str(out), str(self.out))
             report.seconds = perf_counter() - start
         if not report.summary.rows and not report.interrupted:
@@ -293,8 +285,8 @@ class ScoringJob:
 
     def _engine(
         self, pipeline: ScoringPipeline, summary: Summary, interrupts: Interrupts
-    ) -> Engine[ScoredChunk]:
-        engine: Engine[ScoredChunk]
+    ) -> Engine:
+        engine: Engine
         if self.engine == "ray":
             from guerdon.rollouts.scoring.ray_engine import OnRay
 
@@ -333,26 +325,30 @@ class ScoringJob:
         progress: Callable[[int, int], None] | None,
     ) -> None:
         read = 0
-        outage = Outage[bytes](None if self.keep_going else OUTAGE_ROWS)
+        outage = Outage[bytes](ignored=self.keep_going)
+
+        def write(lines: bytes, rows: int) -> None:
+            writer.write(lines)
+            report.scored += rows
+
         for chunk in chunks:
             if chunk.summary is not None:
                 report.summary.merge(chunk.summary)
             read += chunk.read
-            if chunk.failures or outage.is_suspected:
-                failures = chunk.failures or [None] * chunk.rows
+            if chunk.failures or outage.held:
                 lines = chunk.encoded.splitlines(keepends=True)
-                for line, failure in zip(lines, failures, strict=True):
-                    released = outage.add(line, failure)
-                    writer.write(b"".join(released))
-                    report.scored += len(released)
+                for pair in zip(lines, chunk.failures or [None] * chunk.rows, strict=True):
+                    released = outage.add(*pair)
+                    write(b"".join(released), len(released))
             else:
-                writer.write(chunk.encoded)
-                report.scored += chunk.rows
+                write(chunk.encoded, chunk.rows)
             if progress is not None:
                 progress(report.resumed + report.scored, read)
-        released = outage.end()
-        writer.write(b"".join(released))
-        report.scored += len(released)
+            if outage.stops is not None:
+                break
+        rest = outage.end()
+        write(b"".join(rest), len(rest))
+        report.stopped = outage.stops
 
 
 def refuse_overwriting(out: str | None, rollouts: str, *rewards: str) -> None:
@@ -523,6 +519,14 @@ class ScoringPipeline:
     ) -> list[ScoredRow]:
         self._add_credit(rollouts, rows)
         return [(row, self._part(each)) for each, row in zip(rollouts, rows, strict=True)]
+
+    def start(self, lines: Sequence[Line]) -> Future[list[ScoredRow]]:
+        """Begin to score the rollouts of lines concurrently; if they aren't, score them."""
+        if self.scorer.is_concurrent:
+            return self.scorer.loop.start(self.score_lines_async(lines))
+        future: Future[list[ScoredRow]] = Future()
+        future.set_result(self.score(lines))
+        return future
 
     def score_rows(self, rows: Sequence[dict[str, Any]]) -> list[ResultRow]:
         """Score the rollouts of rows, those of a group together."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Generic, TypeVar
 
-from guerdon.errors import ScoringError
 from guerdon.rollouts.scoring.result_rows import ResultRow
 
 T = TypeVar("T")
@@ -24,25 +23,29 @@ def service_failure(row: ResultRow) -> str | None:
     return found and found[1]
 
 
-class OutageError(Exception):
-    """A service is down; its text is the error of the last row."""
-
-
 class Outage(Generic[T]):
     """Holds rows back while they fail for a service, so that they can be scored later.
 
     Example:
-        >>> outage = Outage[str](rows=2)
+        >>> outage = Outage[str](ignored=False)
         >>> outage.add("a", None), outage.add("b", "no connection"), outage.add("c", None)
         (['a'], [], ['b', 'c'])
+        >>> outage.stops is None
+        True
 
     Args:
-        rows: How many such rows in a row are an outage; None for any number.
+        ignored: Whether nothing is held back.
+
+    Attributes:
+        held: What is held back.
+        stops: Why the run is to end, and how it is continued; None while it goes on.
     """
 
-    def __init__(self, rows: int | None = OUTAGE_ROWS) -> None:
-        self._rows = rows
-        self._held: list[T] = []
+    stops: str | None = None
+
+    def __init__(self, *, ignored: bool) -> None:
+        self._ignored = ignored
+        self.held: list[T] = []
 
     def add(self, item: T, failure: str | None) -> list[T]:
         """Add what belongs to the next row, and return what is held back no longer.
@@ -50,39 +53,20 @@ class Outage(Generic[T]):
         Args:
             item: What belongs to the row.
             failure: The row's `service_failure`.
-
-        Raises:
-            OutageError: So many rows in a row have failed; what belongs to them is dropped.
         """
-        self._held.append(item)
-        if failure is None or self._rows is None:
+        self.held.append(item)
+        if failure is None or self._ignored:
             return self.end()
-        if len(self._held) == self._rows:
-            raise OutageError(failure)
+        if len(self.held) == OUTAGE_ROWS:
+            self.stops = (
+                f"stopped: {OUTAGE_ROWS} rows in a row failed with {failure}\n"
+                "Nothing that was scored is lost. Make the service work (its address, its key, the "
+                "name of the model) and run the command again, with --resume if it writes a file "
+                "of rows; or use --keep-going to score on without the service"
+            )
         return []
 
     def end(self) -> list[T]:
-        """Return what is held back, after the last row."""
-        held, self._held = self._held, []
-        return held
-
-    @property
-    def is_suspected(self) -> bool:
-        """Whether the last row failed for a service."""
-        return bool(self._held)
-
-
-def stopped(error: OutageError, hint: str, *, report: object) -> ScoringError:
-    """The error of a run that an outage has ended.
-
-    Args:
-        error: The outage.
-        hint: How to continue.
-        report: The report on what was scored.
-    """
-    return ScoringError(
-        f"stopped: {OUTAGE_ROWS} rows in a row failed with {error}\nNothing that was scored is "
-        f"lost. Make the service work (its address, its key, the name of the model) and {hint}, or "
-        "use --keep-going to score on without it",
-        report=report,
-    )
+        """Return what is held back, after the last row; nothing if the run was stopped."""
+        held, self.held = self.held, []
+        return held if self.stops is None else []

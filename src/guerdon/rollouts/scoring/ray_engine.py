@@ -32,7 +32,7 @@ START_S = 120.0
 WAIT_S = 1.0
 
 
-class OnRay(Engine[ScoredChunk]):
+class OnRay(Engine):
     """Scores in tasks of a Ray cluster, in a placement group of as many CPUs as there are workers.
 
     Ray decides where a task runs, and repeats it on another node if its node or process dies.
