@@ -122,8 +122,8 @@ def bare(source: str) -> str:
     r"""Return source without comments and blank lines; unchanged if it isn't valid.
 
     Example:
-        >>> bare("x = 1  # one\\n\\n# two\\ny = 2\\n")
-        'x = 1\\ny = 2'
+        >>> bare("x = 1  # one\n\n# two\ny = 2\n")
+        'x = 1\ny = 2'
     """
     lines = source.splitlines()
     ended = set()
