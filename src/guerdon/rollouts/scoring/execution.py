@@ -124,11 +124,13 @@ class Engine(ABC):
         ahead: The most chunks that are submitted at the same time, at least 1.
         smallest: The fewest batches of a chunk, if there are as many, at least 1.
         largest: The most batches of a chunk.
+        growth: How many times as large a chunk may be as one before it.
     """
 
     ahead: int = 1
     smallest: int = 1
     largest: int = CHUNK_BATCHES
+    growth: int = 2
 
     def __enter__(self) -> Self:
         return self
@@ -179,7 +181,8 @@ class InScoringLoop(Engine):
         ahead: The most chunks that are submitted at the same time.
     """
 
-    largest = 16
+    largest = 64
+    growth = 64  # the first chunks, of one batch, show how long one takes
 
     def __init__(
         self,
@@ -328,7 +331,9 @@ def score_in_order(
                 interrupts.requested = True
                 return
             wished = scored.batches * CHUNK_SECONDS / max(scored.seconds, reading, 1e-6)
-            size = max(engine.smallest, min(engine.largest, int(wished), 2 * scored.batches))
+            size = max(
+                engine.smallest, min(engine.largest, int(wished), engine.growth * scored.batches)
+            )
     if failed and not interrupts.requested:
         raise failed[0]
 

@@ -242,10 +242,10 @@ def parse_verdict(
         0.2
         >>> parse_verdict("Rating: **8/10**").score
         0.8
-        >>> parse_verdict('{"score": -2}')
+        >>> parse_verdict("")
         Traceback (most recent call last):
             ...
-        guerdon.errors.JudgeError: the verdict's score must be in [0, 1], got -2; the answer was '{"score": -2}'
+        guerdon.errors.JudgeError: the answer is empty
 
     Args:
         text: The answer.
