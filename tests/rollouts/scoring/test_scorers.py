@@ -10,7 +10,7 @@ import pytest
 from guerdon import reward_function
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts import FunctionScorer, RolloutRecord, RubricScorer, score_rollouts
-from guerdon.rollouts.scoring.scorers import AHEAD, scorer_of
+from guerdon.rollouts.scoring.scorers import AHEAD, TOGETHER, scorer_of
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
     Gate,
@@ -450,7 +450,8 @@ def test_score_rollouts_that_is_closed_cancels_what_it_has_started(row):
             finally:
                 ended.append(action.content)
 
-    rows = score_rollouts(Endless(), [Rollout.from_row(row(text)) for text in "0123"])
+    texts = ["0"] * TOGETHER + ["1", "2", "3"]
+    rows = score_rollouts(Endless(), [Rollout.from_row(row(text)) for text in texts])
     assert next(rows)["score"] == 0.0
     rows.close()
     assert sorted(ended) == ["1", "2", "3"]
