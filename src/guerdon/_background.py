@@ -128,13 +128,12 @@ async def as_asyncio(coroutine: Coroutine[Any, Any, T]) -> T:
     return await coroutine
 
 
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the background loop, in the caller's context, and wait for its result.
+def refuse_waiting(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Close a coroutine that the caller must not wait for, and raise.
 
     Raises:
         AsyncRubricError: The caller runs on the background loop, which can't wait for itself, or
             in an author's async method.
-        BaseException: What the coroutine raised. If waiting is interrupted, it is cancelled.
     """
     method = _method.get()
     if method is not None and asyncio._get_running_loop() is method[1]:
@@ -144,13 +143,24 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
             "it there: `await self.score_async(…)`, `await self.rubric.evaluate(…)`, "
             "`await self._reset_rubric_async()`"
         )
-    loop = background_loop()
     if _background is not None and threading.current_thread() is _background.thread:
         coroutine.close()
         raise AsyncRubricError(
             "sync code that waits for async code was called on the background loop; "
             "use the async twin there, such as `await environment.step_async(…)`"
         )
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the background loop, in the caller's context, and wait for its result.
+
+    Raises:
+        AsyncRubricError: The caller runs on the background loop, which can't wait for itself, or
+            in an author's async method.
+        BaseException: What the coroutine raised. If waiting is interrupted, it is cancelled.
+    """
+    refuse_waiting(coroutine)
+    loop = background_loop()
     future = asyncio.run_coroutine_threadsafe(as_asyncio(coroutine), loop)
     try:
         return future.result()

@@ -375,7 +375,7 @@ class ServiceError(GuerdonError):
 
 
 class ServiceUnavailableError(ServiceError, ConnectionError):
-    """A service can't be reached, or has no capacity."""
+    """A service can't be reached, has no capacity, or refuses the key or the model."""
 
 
 class ServiceTimeoutError(ServiceError, TimeoutError):
@@ -386,7 +386,7 @@ class JudgeError(ServiceError, ValueError):
     """A judge's answer is not a verdict.
 
     Attributes:
-        answer: The answer.
+        answer: The answer; of one with more than 20,000 characters, the beginning and the end.
     """
 
     def __init__(self, message: str, *, service: str = "", answer: str = "") -> None:

@@ -21,6 +21,7 @@ from guerdon.cli.console import (
     progress,
     table,
 )
+from guerdon.errors import ScoringError
 from guerdon.rollouts.comparing.comparison import (
     Comparison,
     ComparisonJob,
@@ -68,6 +69,7 @@ def diff(
     services: options.Services = None,
     score_failed: options.ScoreFailed = False,
     trees: options.Trees = False,
+    keep_going: options.KeepGoing = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Score the same rollouts with two rewards, and compare.
@@ -82,11 +84,12 @@ def diff(
     difference nor ranked.
 
     [bold]Exit codes[/bold]: 0, every row has a valid score from both, whatever moved. 1, some rows
-    failed. 2, the command could not run. 130, ctrl-C; the rows scored up to there are compared.
+    failed. 2, the command could not run, or a service is down. 130, ctrl-C. After both, the rows
+    scored up to there are compared.
     """  # fmt: skip
     job = ComparisonJob(
         before, after, rollouts, by=by, top=top, format=format, score_failed=score_failed, at=at,
-        services=services, out=out, trees=trees, ground_truth=ground_truth,
+        services=services, out=out, trees=trees, ground_truth=ground_truth, keep_going=keep_going,
     )  # fmt: skip
     with progress(rollouts, "comparing") as show:
         report = job.run(show)
@@ -96,6 +99,8 @@ def diff(
         print_json(data, stderr=on_stderr)
     else:
         print_parts(diff_tables(report, job), stderr=on_stderr)
+    if report.stopped is not None:
+        raise ScoringError(report.stopped)
     if report.interrupted:
         raise typer.Exit(options.ExitCode.INTERRUPTED)
     if report.comparison.failed:

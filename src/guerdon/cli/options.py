@@ -66,6 +66,14 @@ Trees = Annotated[
         "large.",
     ),
 ]
+KeepGoing = Annotated[
+    bool,
+    typer.Option(
+        "--keep-going",
+        help="Score on when 10 rows in a row have failed because a service is unavailable or too "
+        "slow. By default the command stops there, and nothing that was scored is lost.",
+    ),
+]
 At = Annotated[
     int | None,
     typer.Option(

@@ -24,7 +24,7 @@ from guerdon.cli.console import (
     share,
     table,
 )
-from guerdon.errors import InvalidArgumentError
+from guerdon.errors import InvalidArgumentError, ScoringError
 from guerdon.rollouts.crediting import CreditSettings
 from guerdon.rollouts.scoring.job import ENGINES, ScoringJob, ScoringReport
 from guerdon.rollouts.scoring.scorers import SandboxSettings
@@ -161,6 +161,7 @@ def score(
     at: options.At = None,
     services: options.Services = None,
     trees: options.Trees = False,
+    keep_going: options.KeepGoing = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Score recorded rollouts with a reward.
@@ -177,8 +178,8 @@ def score(
     call sees what another one changed.
 
     [bold]Exit codes[/bold]: 0, every row has a valid score. 1, some rows failed or got no credit.
-    2, the command could not run. 130, ctrl-C; every finished row is kept, and --resume continues
-    from there.
+    2, the command could not run, or a service is down. 130, ctrl-C. After both, every finished row
+    is kept, and --resume continues from there.
     """  # fmt: skip
     job = ScoringJob(
         rollouts,
@@ -198,6 +199,7 @@ def score(
         at=at,
         services=services,
         trees=trees,
+        keep_going=keep_going,
     )
     with progress(rollouts, "scoring") as show:
         report = job.run(show)
@@ -206,6 +208,8 @@ def score(
         print_json(report_data(report, job), stderr=on_stderr)
     else:
         print_parts(report_tables(report, job), stderr=on_stderr)
+    if report.stopped is not None:
+        raise ScoringError(report.stopped)
     groups = report.summary.groups
     if report.interrupted:
         raise typer.Exit(options.ExitCode.INTERRUPTED)

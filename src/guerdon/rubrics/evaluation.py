@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from guerdon._validation import check_integer, shown
+from guerdon._work_clock import Turn
 from guerdon.errors import (
     AsyncRubricError,
     InvalidArgumentError,
@@ -156,7 +157,10 @@ async def in_thread(
 
     if (calls := thread_calls.get()) is not None:
         function = functools.partial(calls.run, function)
-    return await anyio.to_thread.run_sync(function, *args, limiter=limiter, abandon_on_cancel=True)
+    with Turn() as turn:
+        return await anyio.to_thread.run_sync(
+            turn.run, function, *args, limiter=limiter, abandon_on_cancel=True
+        )
 
 
 class ThreadCalls:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from guerdon._logging import step_logger
 from guerdon._validation import check_choice, check_integer, check_seconds
+from guerdon._work_clock import WorkClock, WorkTimeoutError
 from guerdon.errors import GuardTimeoutError, InvalidArgumentError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.containers import Container, with_zero
@@ -49,7 +51,9 @@ class Guarded(Container):
 
     Args:
         rubric: A rubric or a function.
-        timeout: Seconds that one attempt may take, above 0; None for no limit.
+        timeout: Seconds that one attempt may take, above 0; None for no limit. The time that it
+            waits for its turn in a queue of this library doesn't count: for a thread, for a model
+            or a service whose `concurrency` is used up. Its own retries and pauses do.
         retries: How many more attempts follow a failure, 0 to 100.
         on_error: ``"raise"``; ``"zero"`` for 0.0; ``"minimum"`` for the low end of the rubric's
             declared `score_range`.
@@ -143,9 +147,13 @@ class Guarded(Container):
 
         # Only a thread leaves the loop free to watch the time.
         limiter = frame.limiter or anyio.CapacityLimiter(1)
-        with anyio.move_on_after(self.timeout):
-            return await run_async(child, frame, action, observation, limiter)
-        late = frame.frames[-1].error = self._late(self.timeout)
+        with WorkClock.limiting(self.timeout) as clock:
+            try:
+                return await clock.limit(
+                    partial(run_async, child, frame, action, observation, limiter)
+                )
+            except WorkTimeoutError:
+                late = frame.frames[-1].error = self._late(self.timeout)
         raise late
 
     def _attempt_in_thread(
@@ -172,9 +180,11 @@ class Guarded(Container):
             except BaseException as error:
                 outcome.set_exception(error)
 
-        thread = threading.Thread(target=copy_context().run, args=(call,), daemon=True)
-        thread.start()
-        thread.join(seconds)
+        with WorkClock.limiting(seconds) as clock:
+            thread = threading.Thread(target=copy_context().run, args=(call,), daemon=True)
+            thread.start()
+            while thread.is_alive() and (left := clock.left()) > 0:
+                thread.join(left)
         if outcome.done():
             frames = scratch.frames
         else:

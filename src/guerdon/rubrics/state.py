@@ -15,8 +15,6 @@ import math
 import pathlib
 import re
 import sys
-import textwrap
-import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from guerdon._loading import DIGEST, file_digest
 from guerdon.errors import RubricError, StateError
+from guerdon.rubrics.source import own_source, source_in_file
 
 # How many values one attribute may contain to count as configuration.
 MAX_VALUES = 100_000
@@ -403,11 +402,11 @@ class _Reader:
         return [*parts, *(f"{name}={self.value(getattr(value, name))}" for name in sorted(names))]
 
     def _kind(self, kind: type) -> list[str]:
-        """A class: its module, its source, and the values in its functions."""
+        """A class: its source, and the values in its functions."""
         own = _is_ours(kind.__module__)
         if own or not _is_own(kind.__module__):
             return [kind.__qualname__, kind.__module__, _module(kind.__module__) if own else ""]
-        parts = [kind.__qualname__, _module(kind.__module__), _source(kind)]
+        parts = [kind.__qualname__, source_in_file(kind) or own_source(kind)]
         for name, member in sorted(vars(kind).items()):
             parts += [self.value(function) for function in _functions_of(member)]
             if not name.startswith("__") and not callable(member) and fits_json(member):
@@ -415,7 +414,7 @@ class _Reader:
         return parts
 
     def _function(self, function: FunctionType) -> list[str]:
-        """A function: its code, its module, its defaults and the values it closes over."""
+        """A function: its source, its defaults and the values it closes over."""
         cells = []
         for cell in function.__closure__ or ():
             try:
@@ -425,8 +424,8 @@ class _Reader:
         return [
             function.__qualname__,
             # Of its code: inspect would look through decorators to what they wrap.
-            _source(function.__code__) or self.value(function.__code__),
-            _module(function.__module__) if _is_own(function.__module__) else "",
+            own_source(function.__code__) or self.value(function.__code__),
+            source_in_file(function) if _is_own(function.__module__) else "",
             self.value(function.__defaults__),
             self.value(function.__kwdefaults__),
             # A class that is closed over is the one that is being read, for super().
@@ -449,25 +448,6 @@ def _functions_of(member: Any) -> Iterator[FunctionType]:
     for function in found:
         if isinstance(function, FunctionType):
             yield function
-
-
-# Python 3.11 counts the parsing depth of all threads together, and raises SystemError.
-_parsing = threading.Lock()
-TRIES = 10
-
-
-@functools.lru_cache(maxsize=1024)  # looking for a class parses its whole file
-def _source(thing: type | CodeType) -> str:
-    with _parsing:
-        for tried in range(TRIES):
-            try:
-                return textwrap.dedent(inspect.getsource(thing))
-            except (OSError, TypeError, IndentationError):
-                return ""
-            except SystemError:  # another thread parses, too
-                if tried == TRIES - 1:
-                    raise
-    return ""
 
 
 @functools.cache

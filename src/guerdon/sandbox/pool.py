@@ -14,6 +14,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from guerdon._validation import check_integer
+from guerdon._work_clock import Turn
 from guerdon.errors import SandboxError
 from guerdon.sandbox.worker import CLOSED, Worker
 
@@ -57,19 +58,21 @@ class Pool:
         Raises:
             SandboxError: The pool is closed, or a worker can't be started.
         """
-        worker = self._take(call)
-        try:
-            if worker is None:
-                worker = self._make()
-            with self._changed:
-                if self._over(call):
-                    raise SandboxError(CLOSED)
-                self._busy.add(worker)
-                if call is not None:
-                    call.worker = worker
-            yield worker
-        finally:
-            self._give_back(worker)
+        with Turn() as turn:
+            worker = self._take(call)
+            turn.begin()
+            try:
+                if worker is None:
+                    worker = self._make()
+                with self._changed:
+                    if self._over(call):
+                        raise SandboxError(CLOSED)
+                    self._busy.add(worker)
+                    if call is not None:
+                        call.worker = worker
+                yield worker
+            finally:
+                self._give_back(worker)
 
     def _over(self, call: _Call | None) -> bool:
         return self._closed or (call is not None and call.cancelled)
@@ -119,7 +122,10 @@ class Pool:
                 call.ended.set()
 
         try:
-            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._room())
+            with Turn() as turn:
+                return await anyio.to_thread.run_sync(
+                    turn.run, run, abandon_on_cancel=True, limiter=self._room()
+                )
         except anyio.get_cancelled_exc_class():
             with self._changed:
                 call.cancelled = True

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from guerdon._background import SharedClient, background_loop, close_at_exit, on_background
 from guerdon._http import ACCEPTED, hide_query, read_answer, shown_url
 from guerdon._problems import problems_of
+from guerdon._work_clock import Turn
 from guerdon.errors import (
     InvalidArgumentError,
     MissingExtraError,
@@ -41,7 +42,7 @@ NO_KEY = "none"  # sent to servers without keys, since openai requires one
 # An HTTP client looks through all its connections at each request: many small ones are faster.
 REQUESTS_PER_CLIENT = 16
 REFUSED = (400, 422)
-UNAVAILABLE = (408, 409, 429, 502, 503, 504)
+UNAVAILABLE = (401, 403, 404, 408, 409, 429, 502, 503, 504)
 SHOWN = 500  # characters of a server's message in an error
 
 
@@ -261,7 +262,8 @@ class ChatModel(SharedClient):
             seed: The sampling seed, if the endpoint supports one.
 
         Raises:
-            ServiceUnavailableError: The endpoint can't be reached, or has no capacity.
+            ServiceUnavailableError: The endpoint can't be reached, has no capacity, or refuses the
+                key or the model.
             ServiceTimeoutError: It took too long.
             ServiceError: It failed in another way, or the answer can't be read.
         """
@@ -439,15 +441,17 @@ class _Connections:
     @asynccontextmanager
     async def client(self, key: str) -> AsyncIterator[AsyncOpenAI]:
         """Wait for a turn, and occupy it during a request."""
-        async with self._turns:
-            turn = heapq.heappop(self._free)
-            try:
-                which = (turn // REQUESTS_PER_CLIENT, key)
-                if which not in self._clients:
-                    self._clients[which] = self._connect(key)
-                yield self._clients[which]
-            finally:
-                heapq.heappush(self._free, turn)
+        with Turn() as turn:
+            async with self._turns:
+                turn.begin()
+                number = heapq.heappop(self._free)
+                try:
+                    which = (number // REQUESTS_PER_CLIENT, key)
+                    if which not in self._clients:
+                        self._clients[which] = self._connect(key)
+                    yield self._clients[which]
+                finally:
+                    heapq.heappush(self._free, number)
 
     async def close(self) -> None:
         clients, self._clients = list(self._clients.values()), {}

@@ -19,6 +19,7 @@ from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, TextCo
 from pydantic_core import from_json, to_json
 
 from guerdon._background import close_at_exit
+from guerdon._work_clock import Turn
 from guerdon.errors import (
     InvalidArgumentError,
     ServiceError,
@@ -39,7 +40,7 @@ CLOSING_S = 8.0
 # The first and the longest pause before a call is retried, in seconds.
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 # The statuses of a server that is unavailable, or has too much to do.
-UNAVAILABLE = (404, 408, 429, 500, 502, 503, 504)
+UNAVAILABLE = (401, 403, 404, 408, 429, 500, 502, 503, 504)
 
 # A forked process keeps its parent's connections here, so that they are not collected, which would
 # close the sockets of the parent.
@@ -347,12 +348,14 @@ class ToolService:
     async def _attempt(
         self, tool: str | None, arguments: Mapping[str, Any]
     ) -> dict[str, Any] | str:
-        async with self._turns:
-            with self._connection() as connection:
-                async with self._limited(connection, self._timeout_s):
-                    await connection.open()
-                    name = await self._tool_name(tool, connection)
-                    result = await connection.call(name, arguments)
+        with Turn() as turn:
+            async with self._turns:
+                turn.begin()
+                with self._connection() as connection:
+                    async with self._limited(connection, self._timeout_s):
+                        await connection.open()
+                        name = await self._tool_name(tool, connection)
+                        result = await connection.call(name, arguments)
         return answer_of(self.name, name, result)
 
     @asynccontextmanager

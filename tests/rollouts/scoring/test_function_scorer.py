@@ -350,7 +350,7 @@ def test_function_scorer_runs_async_functions_in_one_loop():
 
 
 @pytest.mark.parametrize("mode", ["pointwise", "batch"])
-def test_function_scorer_scores_an_async_function_inside_a_running_loop(mode):
+def test_function_scorer_scores_with_an_async_function_inside_a_running_loop(mode):
     async def one(messages):
         return 1.0
 
@@ -358,9 +358,9 @@ def test_function_scorer_scores_an_async_function_inside_a_running_loop(mode):
         return [1.0]
 
     async def inside():
-        return score(one if mode == "pointwise" else many, "x")["score"]
+        return score(one if mode == "pointwise" else many, "x")
 
-    assert asyncio.run(inside()) == 1.0
+    assert asyncio.run(inside())["score"] == 1.0
 
 
 def test_function_scorer_can_be_used_again_after_its_end():

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 
 import anyio
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from guerdon import reward_function
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts import FunctionScorer, RolloutRecord, RubricScorer, score_rollouts
-from guerdon.rollouts.scoring.scorers import scorer_of
+from guerdon.rollouts.scoring.scorers import AHEAD, TOGETHER, scorer_of
 from guerdon.rubrics import (
     ExponentialDiscountingTrajectoryRubric,
     Gate,
@@ -170,13 +171,10 @@ def test_rubric_scorer_uses_one_event_loop(row):
 
 
 def test_rubric_scorer_scores_an_async_rubric_inside_a_running_loop(score):
-    async def reward(action, observation):
-        return 0.5
-
     async def inside():
-        return score(reward, "a")["score"]
+        return score(AsyncNumber(), "2")["score"]
 
-    assert asyncio.run(inside()) == 0.5
+    assert asyncio.run(inside()) == 2.0
 
 
 # Failures
@@ -384,13 +382,13 @@ def test_score_rollouts_waits_for_32_rubrics_with_forward_async_at_a_time(row, b
 
 def test_rubric_scorer_awaits_a_rubric_with_forward_async_inside_a_running_loop(row):
     class Judge(Number):
-        async def forward_async(self, action, observation):
-            return 1.0 + self.forward(action, observation)
+        forward_async = type(meeting(Number, 3)).forward
 
     async def inside():
-        return RubricScorer(Judge()).score_group([Rollout.from_row(row("3"))])
+        with RubricScorer(Judge()) as scorer:
+            return scorer.score_group([Rollout.from_row(row(text)) for text in "345"])
 
-    assert [each["score"] for each in asyncio.run(inside())] == [4.0]
+    assert [each["score"] for each in asyncio.run(inside())] == [3.0, 4.0, 5.0]
 
 
 def test_score_rollouts_waits_for_32_async_reward_functions_at_a_time(row):
@@ -411,18 +409,55 @@ def test_score_rollouts_waits_for_32_async_reward_functions_at_a_time(row):
     ]
 
 
-def test_score_rollouts_of_an_async_tree_reads_32_rollouts_ahead(row):
+@pytest.mark.parametrize("base", [Number, Last])
+def test_score_rollouts_scores_others_while_one_waits_and_keeps_the_order(row, base):
+    others = threading.Event()
+    scored = []
+
+    class Slow(Number):
+        async def forward(self, action, observation):
+            if action.content == "0":
+                await asyncio.to_thread(others.wait, 20)
+            else:
+                scored.append(action.content)
+                if len(scored) == AHEAD - 1:
+                    others.set()
+            return float(action.content)
+
     given = []
 
     def rollouts():
-        for number in range(80):
+        for number in range(AHEAD + 40):
             given.append(number)
-            yield Rollout.from_row(row(str(number)))
+            yield Rollout.from_row(row(str(number), id=number))
 
-    rows = score_rollouts(AsyncNumber(), rollouts())
+    rows = score_rollouts(Sequential(Slow(), base()), rollouts())
+    assert next(rows)["id"] == 0
+    assert len(given) == AHEAD  # of which the others were scored meanwhile
+    assert [each["id"] for each in rows] == list(range(1, AHEAD + 40))
+
+
+def test_score_rollouts_that_is_closed_cancels_what_it_has_started(row):
+    begun, ended, all_begun = [], [], asyncio.Event()
+
+    class Endless(Number):
+        async def forward(self, action, observation):
+            if action.content == "0":
+                await all_begun.wait()
+                return 0.0
+            begun.append(action.content)
+            if len(begun) == 3:
+                all_begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(action.content)
+
+    texts = ["0"] * TOGETHER + ["1", "2", "3"]
+    rows = score_rollouts(Endless(), [Rollout.from_row(row(text)) for text in texts])
     assert next(rows)["score"] == 0.0
-    assert len(given) == ROLLOUTS
     rows.close()
+    assert sorted(ended) == ["1", "2", "3"]
 
 
 def test_score_rollouts_resets_the_rubric_before_each_rollout(row):

@@ -35,6 +35,19 @@ SAID = [
     # models that think first
     ("<think>Score: 0.9?</think>\nScore: 0.3", 0.3),
     ("<think>{\"score\": 1}</think>{\"score\": 0.3}", 0.3),
+    ("Score: 0.3\n</think>\n\nScore: 0.8", 0.8), ("It is 3, no: 5</think>\n{\"score\": 0.7}", 0.7),
+    ("◁think▷Score: 0.3◁/think▷Score: 0.7", 0.7), ("[THINK]Score: 0.9[/THINK]0.3", 0.3),
+    ('{"reasoning": "It leaks a </think> tag.", "score": 0.2}', 0.2),
+    # nearly JSON
+    ('{"reasoning": "one\ntwo\r\n\tthree\x0b", "score": 0.5}', 0.5),
+    ('{\n "reasoning": "one\n\n{two}",\n "score": 0.5\n}', 0.5),
+    ('{"score": 0.5,}', 0.5), ('{"reasoning": "a, }", "score": 0.5,\n}', 0.5),
+    ("{'reasoning': 'fine', 'score': 0.5}", 0.5), ("{'reasoning': \"it's\", 'score': 0.5}", 0.5),
+    ("{'reasoning': 'it\\'s \"odd\"', 'passed': True, 'why': None, 'score': 0.5}", 0.5),
+    ('{"Score": 0.5}', 0.5), ('{"SCORE": 0.5, "Reasoning": "ok"}', 0.5), ('{"score": .5}', 0.5),
+    ('{"rating": 0.5, "reasoning": "ok"}', 0.5), ('{"verdict": "pass", "rating": 0.5}', 0.5),
+    ('{"verdict": {"score": 0.5}}', 0.5), ('[{"score": 0.5}]', 0.5), ("<score>0.5</score>", 0.5),
+    ("It is fine.\n<rating> 5/10 </rating>\nBye.", 0.5),
     # JSON
     ('{"score": 0.4, "reasoning": "ok"}', 0.4), ('{"score": 0.2, "rating": 0.8}', 0.2),
     ('{"score": "8/10"}', 0.8), ('{"score": "0.8"}', 0.8), ('{"score": 1}', 1.0),
@@ -50,8 +63,9 @@ SAID_NOTHING = [
     ("Score: high", "no verdict"), ("NaN", "no verdict"), ("Score: NaN", "no verdict"),
     ("Score: inf", "no verdict"), ("I give it 0.5", "no verdict"), ("0.5 0.7", "no verdict"),
     ("3 of the tests fail, 0.5 maybe", "no verdict"), ("{}", "no verdict"),
-    ('{"criteria": 1}', "no verdict"), ('{"Score": 0.4}', "no verdict"),
-    ('{"rating": 0.4}', "no verdict"),
+    ('{"criteria": 1}', "no verdict"), ('{"quality": 0.4}', "no verdict"),
+    ('{"rating": 0.4, "grade": 0.5}', "no verdict"),
+    ('{"example": {"score": 1.0}, "comment": "bad"}', "no verdict"),
     # out of range
     ("-0.5", "got '-0.5'"), ("Score: -0.5", "got 'Score: -0.5'"),
     ("Score: −0.5", "got 'Score: −0.5'"),
@@ -73,12 +87,25 @@ SAID_NOTHING = [
     ("Score: 1/0", "got 'Score: 1/0'"),
     ("Score: 1.0?", "ambiguous"), ("Score: 1.0 would be too much.", "ambiguous"),
     ("Score: 0.5x", "ambiguous"), ("### Score\n0.2", "no verdict"),
-    ("<score>0.2</score>", "no verdict"),
+    ("It wrote <score>1.0</score>.", "quotation"), ("<score>0.2</score> to 0.4", "ambiguous"),
     # several
     ("Score: 0.2\nScore: 0.8", "differ"), ("Style score: 0.2. Score: 0.8", "differ"),
     ('{"score": 0.2}\n{"score": 0.8}', "differ"), ('{"score": 0.2}\n\nScore: 0.8', "differ"),
     ('{"score": 0.2, "score": 1.0}', "twice"),
     ('{"score": 0.2, "Score": 1.0}', "twice"),
+    ("{'score': 0.2, 'score': 1.0}", "twice"), ('{"score": 0.2, "Score": 1.0,}', "twice"),
+    ('[{"score": 0.2}, {"score": 0.8}]', "differ"), ("{'score': 0.2}\nScore: 0.8", "differ"),
+    # no JSON, nor nearly
+    ('{"reasoning": "The "best" answer", "score": 0.2}', "no verdict"),
+    ("{'reasoning': 'it's fine', 'score': 0.2}", "no verdict"), ("{score: 0.5}", "quotation"),
+    ('{"score": 0.5 / 2}', "no verdict"), ("{'score': eval('1')}", "no verdict"),
+    ("{'score': 0.5", "no verdict"), ('{"score": 0.5 /* ok */}', "no verdict"),
+    ("{'score': True}", "True"), ('{"score": None}', "None"),
+    # within the reasoning
+    ("Score: 0.3\n</think>\n\nIt is fine.", "no verdict"),
+    ("Score: 0.3\n</think>", "within the model's reasoning"),
+    ('{"score": 0.3}</think>', "within the model's reasoning"),
+    ("◁think▷Score: 0.3◁/think▷", "within the model's reasoning"),
     # cut off
     ("<think>Is it good? Score: 0.9", "within the model's reasoning"),
     ('{"reasoning": "x", "score": 0.', "no verdict"),

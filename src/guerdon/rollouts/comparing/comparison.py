@@ -9,11 +9,13 @@ import itertools
 import math
 import sys
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 from guerdon._loading import PREFIX, split_spec
 from guerdon._validation import check_integer, is_finite
@@ -28,7 +30,13 @@ from guerdon.rollouts.comparing.changes import (
 )
 from guerdon.rollouts.comparing.group_comparison import GroupComparison, GroupRanks, brief
 from guerdon.rollouts.scoring.execution import Interrupts
-from guerdon.rollouts.scoring.job import ScoringJob, ScoringPipeline, refuse_overwriting
+from guerdon.rollouts.scoring.job import (
+    ScoredRow,
+    ScoringJob,
+    ScoringPipeline,
+    refuse_overwriting,
+)
+from guerdon.rollouts.scoring.outage import Outage, service_failure
 from guerdon.rollouts.scoring.reading import Line, name_of_file, open_file, read_batches
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row
 from guerdon.rollouts.scoring.scorers import (
@@ -406,7 +414,9 @@ class ComparisonReport:
         fingerprint_before: The fingerprint of the reward before, as in its result rows.
         fingerprint_after: The fingerprint of the reward after.
         seconds: How long scoring with both took.
-        interrupted: Whether ctrl-C ended the run; the rollouts up to there are compared.
+        interrupted: Whether ctrl-C or a service that is down ended the run; the rollouts up to
+            there are compared.
+        stopped: Why the run ended, because a service is down, and how it is continued.
     """
 
     comparison: Comparison
@@ -415,6 +425,7 @@ class ComparisonReport:
     fingerprint_after: str
     seconds: float = 0.0
     interrupted: bool = False
+    stopped: str | None = None
 
     @property
     def is_unsteady(self) -> bool:
@@ -522,6 +533,8 @@ class ComparisonJob:
         out: The file for a line of JSON per rollout: ``id``, ``group``, and the result rows
             ``before`` and ``after`` without these; ``-`` is standard output, None writes nothing.
         trees: Whether the rows of rubrics have ``trees``: the score of every rubric at each step.
+        keep_going: Whether to score on when 10 rows in a row have failed because a service is
+            unavailable or too slow. By default the run ends there, without these rows.
     """
 
     before: str
@@ -536,6 +549,7 @@ class ComparisonJob:
     services: str | None = None
     out: str | None = None
     trees: bool = False
+    keep_going: bool = False
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> ComparisonReport:
         """Score all rows with both rewards; ctrl-C ends the run and compares the finished rows.
@@ -552,6 +566,7 @@ class ComparisonJob:
             RolloutError: There is no rollout to score. (Invalid lines are rows that failed.)
         """
         comparison = Comparison(self.top)
+        outage = Outage[_Pair](ignored=self.keep_going)
         refuse_overwriting(self.out, self.rollouts, self.before, self.after)
         if self.at is not None and not any(map(is_pipeline_file, (self.before, self.after))):
             raise InvalidArgumentError(
@@ -570,8 +585,13 @@ class ComparisonJob:
             file = stack.enter_context(open_file(self.rollouts))
             together = before.takes_groups or after.takes_groups
             batches = read_batches(file, self.rollouts, format=self.format, together=together)
+
+            def add(pair: _Pair) -> None:
+                comparison.add(*pair)
+                writer.write(_encoded_pair(*pair[:2]))
+
             start = perf_counter()
-            interrupted = _compare(batches, before, after, comparison, writer, progress)
+            interrupted = _compare(batches, before, after, add, outage, progress)
             seconds = perf_counter() - start
         if not comparison.rows and not interrupted:
             raise RolloutError(f"{name_of_file(self.rollouts)} has no rollouts: it is empty")
@@ -582,6 +602,7 @@ class ComparisonJob:
             after.scorer.fingerprint,
             seconds,
             interrupted,
+            outage.stops,
         )
 
     def _pipeline(self, reward: str) -> ScoringPipeline:
@@ -609,35 +630,67 @@ def _reward_of(pipeline: ScoringPipeline) -> Rubric | RewardFunction:
     return scorer.rubric if isinstance(scorer, RubricScorer) else scorer.function
 
 
+# The rows of a rollout from both rewards, and the part of a breakdown that it belongs to.
+_Pair: TypeAlias = "tuple[ResultRow, ResultRow, str | None]"
+
+
 def _compare(
     batches: Iterator[list[Line]],
     before: ScoringPipeline,
     after: ScoringPipeline,
-    comparison: Comparison,
-    writer: RowWriter,
+    add: Callable[[_Pair], None],
+    outage: Outage[_Pair],
     progress: Callable[[int, int], None] | None,
 ) -> bool:
-    """Score all batches with both rewards; returns whether ctrl-C ended it."""
-    read = 0
+    """Score all batches with both rewards; returns whether it ended before the last."""
+    read = rows = 0
     with Interrupts() as interrupts:
         try:
-            while not interrupts.requested:
-                with interrupts.allowed():
-                    lines = next(batches, None)
-                    if lines is None:
-                        break
-                    one, other = before.score(lines), after.score(lines)
-                if interrupts.requested:
-                    break
+            for lines, one, other in _scored_by_both(batches, before, after, interrupts):
                 for (row, part), (row_after, _) in zip(one, other, strict=True):
-                    comparison.add(row, row_after, part)
-                    writer.write(_encoded_pair(row, row_after))
+                    failure = service_failure(row) or service_failure(row_after)
+                    for pair in outage.add((row, row_after, part), failure):
+                        add(pair)
+                    rows += 1
                 read += sum(len(line) for _, line in lines)
                 if progress is not None:
-                    progress(comparison.rows, read)
+                    progress(rows, read)
+                if outage.stops is not None:
+                    return True
+            for pair in outage.end():
+                add(pair)
         except KeyboardInterrupt:
             return True
         return interrupts.requested
+
+
+def _scored_by_both(
+    batches: Iterator[list[Line]],
+    before: ScoringPipeline,
+    after: ScoringPipeline,
+    interrupts: Interrupts,
+) -> Iterator[tuple[list[Line], list[ScoredRow], list[ScoredRow]]]:
+    """Yield batches with their rows, in order; after ctrl-C, those that are finished."""
+    ahead = max(each.ahead if each.scorer.is_concurrent else 1 for each in (before, after))
+    pending: deque[tuple[list[Line], Future[list[ScoredRow]], Future[list[ScoredRow]]]] = deque()
+    has_more = True
+    while not interrupts.requested and (has_more or pending):
+        with interrupts.allowed():
+            while has_more and len(pending) < ahead:
+                lines = next(batches, None)
+                has_more = lines is not None
+                if lines is not None:
+                    pending.append((lines, before.start(lines), after.start(lines)))
+            if pending:
+                lines, one, other = pending[0]
+                found = lines, one.result(), other.result()
+        if pending and not interrupts.requested:
+            pending.popleft()
+            yield found
+    for lines, one, other in pending:
+        if not (one.done() and other.done()):
+            return
+        yield lines, one.result(), other.result()
 
 
 def _encoded_pair(before: ResultRow, after: ResultRow) -> bytes:

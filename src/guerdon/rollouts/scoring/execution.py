@@ -1,4 +1,4 @@
-"""Scoring batches of lines in order: in this process, in threads, or in worker processes.
+"""Scoring batches of lines in order: in this process, concurrently, or in worker processes.
 
 Each is an `Engine`; all share `score_in_order`, which reads ahead in bounds, yields the results in
 the order of the lines, and ends cleanly on ctrl-C. `ray_engine` is the engine on a cluster.
@@ -16,7 +16,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -58,6 +58,7 @@ class ScoredChunk:
         seconds: How long scoring took.
         interrupted: Whether ctrl-C ended it before its last batch.
         summary: The summary of the rows; None if the summary of the run has them already.
+        failures: The `service_failure` of each row; empty if there is none.
     """
 
     encoded: bytes
@@ -67,6 +68,7 @@ class ScoredChunk:
     seconds: float
     interrupted: bool = False
     summary: Summary | None = None
+    failures: Sequence[str | None] = ()
 
 
 class Interrupts:
@@ -120,11 +122,15 @@ class Engine(ABC):
 
     Attributes:
         ahead: The most chunks that are submitted at the same time, at least 1.
+        smallest: The fewest batches of a chunk, if there are as many, at least 1.
         largest: The most batches of a chunk.
+        growth: How many times as large a chunk may be as one before it.
     """
 
     ahead: int = 1
+    smallest: int = 1
     largest: int = CHUNK_BATCHES
+    growth: int = 2
 
     def __enter__(self) -> Self:
         return self
@@ -137,6 +143,10 @@ class Engine(ABC):
     @abstractmethod
     def submit(self, chunk: Batches) -> Future[ScoredChunk]:
         """Start to score a chunk."""
+
+    def finishing(self, pending: Iterable[Future[ScoredChunk]]) -> Iterator[Future[ScoredChunk]]:
+        """The first of the pending chunks, whose results are waited for after ctrl-C."""
+        return itertools.takewhile(self.finishes, pending)
 
     def finishes(self, future: Future[ScoredChunk]) -> bool:
         """Whether the result of a chunk is waited for after ctrl-C: if it has begun."""
@@ -158,6 +168,42 @@ class InThisThread(Engine):
         future: Future[ScoredChunk] = Future()
         future.set_result(self._score(chunk))
         return future
+
+
+class InScoringLoop(Engine):
+    """Scores concurrently in an event loop, whose owner closes it.
+
+    Ctrl-C ends what is being scored, except for the chunks before one that is finished.
+
+    Args:
+        score: Scores batches, in the event loop.
+        start: Starts a coroutine in the event loop.
+        ahead: The most chunks that are submitted at the same time.
+    """
+
+    largest = 64
+    growth = 64  # the first chunks, of one batch, show how long one takes
+
+    def __init__(
+        self,
+        score: Callable[[Batches], Coroutine[Any, Any, ScoredChunk]],
+        *,
+        start: Callable[[Coroutine[Any, Any, ScoredChunk]], Future[ScoredChunk]],
+        ahead: int,
+    ) -> None:
+        self.ahead = ahead
+        self._score, self._start = score, start
+
+    def submit(self, chunk: Batches) -> Future[ScoredChunk]:
+        """Start to score a chunk in the event loop."""
+        return self._start(self._score(chunk))
+
+    def finishing(self, pending: Iterable[Future[ScoredChunk]]) -> Iterator[Future[ScoredChunk]]:
+        """The chunks up to the last that is finished; the others are cancelled."""
+        kept = list(pending)
+        while kept and not kept[-1].done():
+            kept.pop().cancel()
+        return iter(kept)
 
 
 class InThreads(Engine):
@@ -236,7 +282,7 @@ class InProcesses(Engine):
 
 def score_in_order(
     batches: Iterator[list[Line]], engine: Engine, *, interrupts: Interrupts
-) -> Iterator[ScoredChunk]:
+) -> Generator[ScoredChunk, None, None]:
     """Score batches with an engine, with up to `engine.ahead` chunks submitted.
 
     After ctrl-C nothing more is submitted, and the results up to the first chunk that doesn't
@@ -257,7 +303,7 @@ def score_in_order(
     pending: deque[Future[ScoredChunk]] = deque()
     failed: list[GuerdonError] = []
     readable = _until_error(batches, failed)
-    size = 1
+    size = engine.smallest
     with engine:
         while True:
             reading = 0.0
@@ -271,7 +317,7 @@ def score_in_order(
                     break
                 pending.append(engine.submit(chunk))
             if interrupts.requested:
-                pending = deque(itertools.takewhile(engine.finishes, pending))
+                pending = deque(engine.finishing(pending))
             if not pending:
                 break
             scored = None
@@ -285,7 +331,9 @@ def score_in_order(
                 interrupts.requested = True
                 return
             wished = scored.batches * CHUNK_SECONDS / max(scored.seconds, reading, 1e-6)
-            size = max(1, min(engine.largest, int(wished), 2 * scored.batches))
+            size = max(
+                engine.smallest, min(engine.largest, int(wished), engine.growth * scored.batches)
+            )
     if failed and not interrupts.requested:
         raise failed[0]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -22,17 +24,20 @@ from guerdon.rollouts.scoring import parquet, reading, scorers
 from guerdon.rollouts.scoring.execution import (
     Engine,
     InProcesses,
+    InScoringLoop,
     Interrupts,
     InThisThread,
     InThreads,
     ScoredChunk,
     score_in_order,
 )
+from guerdon.rollouts.scoring.outage import Outage, service_failure
 from guerdon.rollouts.scoring.reading import Line, name_of_file
 from guerdon.rollouts.scoring.result_rows import ResultRow, RowWriter, encode_row, read_finished
 from guerdon.rollouts.scoring.scorers import RubricScorer, SandboxScorer, SandboxSettings, Scorer
 from guerdon.rollouts.scoring.summary import GroupSummary, Summary, group_stats
 from guerdon.rubrics.composer import RubricComposer
+from guerdon.rubrics.copies import ROLLOUTS
 from guerdon.rubrics.functions.function import RewardFunction
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import fingerprint_of
@@ -63,6 +68,8 @@ class ScoringReport:
         scored: How many rows this run scored.
         resumed: How many rows an earlier run had finished.
         interrupted: Whether ctrl-C ended the run; every finished row is written.
+        stopped: Why the run ended before the last row, because a service is down, and how it is
+            continued; every row before is written.
         sandbox: The sandbox that the reward ran in: ``level``, ``promise``, ``limits``,
             ``allow_read``.
     """
@@ -73,6 +80,7 @@ class ScoringReport:
     scored: int = 0
     resumed: int = 0
     interrupted: bool = False
+    stopped: str | None = None
     sandbox: dict[str, Any] | None = None
 
     @property
@@ -120,6 +128,8 @@ class ScoringJob:
         services: A file of services by name, which a rubric and a reward file use.
         trees: Whether rows have ``trees``: the score of every rubric at each step. It requires a
             rubric that runs without a sandbox.
+        keep_going: Whether to score on when 10 rows in a row have failed because a service is
+            unavailable or too slow. By default the run ends there, without these rows.
     """
 
     rollouts: str
@@ -139,6 +149,7 @@ class ScoringJob:
     at: int | None = None
     services: str | None = None
     trees: bool = False
+    keep_going: bool = False
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> ScoringReport:
         """Score all rows; ctrl-C ends the run early and keeps the finished rows.
@@ -187,11 +198,12 @@ class ScoringJob:
             try:
                 engine = self._engine(pipeline, report.summary, interrupts)
                 chunks = score_in_order(batches, engine, interrupts=interrupts)
-                self._write(chunks, writer, report, progress)
+                with contextlib.closing(chunks):
+                    self._write(chunks, writer, report, progress)
             except KeyboardInterrupt:
                 interrupts.requested = True
             report.interrupted = interrupts.requested
-            if out != self.out and not report.interrupted:
+            if out != self.out and not report.interrupted and report.stopped is None:
                 parquet.finish_file(str(out), str(self.out))
             report.seconds = perf_counter() - start
         if not report.summary.rows and not report.interrupted:
@@ -277,22 +289,31 @@ class ScoringJob:
     def _engine(
         self, pipeline: ScoringPipeline, summary: Summary, interrupts: Interrupts
     ) -> Engine:
+        engine: Engine
         if self.engine == "ray":
             from guerdon.rollouts.scoring.ray_engine import OnRay
 
             # A sandbox of each worker is used by that worker alone.
             scoring = partial(ScoringPipeline, replace(self, workers=1))
-            return OnRay(scoring, workers=self.workers, interrupts=interrupts)
-        if self.sandbox is not None:
+            engine = OnRay(scoring, workers=self.workers, interrupts=interrupts)
+        elif self.sandbox is not None:
             return InThreads(
                 pipeline,
                 workers=self.workers or 1,
                 stop=pipeline.scorer.close,
                 chunks=pipeline.scores_chunks,
             )
-        if self._is_parallel:
-            return InProcesses(partial(ScoringPipeline, self), workers=self.workers or 1)
-        return InThisThread(partial(pipeline, into=summary, interrupts=interrupts))
+        elif self._is_parallel:
+            engine = InProcesses(partial(ScoringPipeline, self), workers=self.workers or 1)
+        elif pipeline.scorer.is_concurrent:
+            return InScoringLoop(
+                pipeline.score_async, start=pipeline.scorer.loop.start, ahead=pipeline.ahead
+            )
+        else:
+            return InThisThread(partial(pipeline, into=summary, interrupts=interrupts))
+        if pipeline.scorer.is_concurrent:  # each worker scores a chunk concurrently
+            engine.smallest = ROLLOUTS
+        return engine
 
     @property
     def _is_parallel(self) -> bool:
@@ -301,20 +322,36 @@ class ScoringJob:
 
     def _write(
         self,
-        chunks: Iterator[ScoredChunk],
+        chunks: Iterable[ScoredChunk],
         writer: RowWriter,
         report: ScoringReport,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         read = 0
+        outage = Outage[bytes](ignored=self.keep_going)
+
+        def write(lines: bytes, rows: int) -> None:
+            writer.write(lines)
+            report.scored += rows
+
         for chunk in chunks:
-            writer.write(chunk.encoded)
             if chunk.summary is not None:
                 report.summary.merge(chunk.summary)
-            report.scored += chunk.rows
             read += chunk.read
+            if chunk.failures or outage.held:
+                lines = chunk.encoded.splitlines(keepends=True)
+                for pair in zip(lines, chunk.failures or [None] * chunk.rows, strict=True):
+                    released = outage.add(*pair)
+                    write(b"".join(released), len(released))
+            else:
+                write(chunk.encoded, chunk.rows)
             if progress is not None:
                 progress(report.resumed + report.scored, read)
+            if outage.stops is not None:
+                break
+        rest = outage.end()
+        write(b"".join(rest), len(rest))
+        report.stopped = outage.stops
 
 
 def refuse_overwriting(out: str | None, rollouts: str, *rewards: str) -> None:
@@ -366,6 +403,7 @@ class ScoringPipeline:
             self._opened = opening.pop_all()
         self.takes_groups = self.scorer.takes_groups or self.credit is not None
         self.scores_chunks = self.scorer.scores_chunks and not self.takes_groups
+        self.ahead = ROLLOUTS if self.takes_groups else scorers.AHEAD
         fingerprint = self.scorer.fingerprint
         if self.credit is not None:
             fingerprint = fingerprint_of(fingerprint, *self.credit.identity)
@@ -427,43 +465,85 @@ class ScoringPipeline:
             into: The summary in which to count the rows; None counts them in a new one.
             interrupts: Where ctrl-C is recorded; the batches before it are kept.
         """
+        if self.scorer.is_concurrent:
+            return self.scorer.loop.run(self.score_async(batches))
         start, interrupts = perf_counter(), interrupts or Interrupts()
         together = [list(itertools.chain(*batches))] if self.scores_chunks else batches
         scored: list[list[ScoredRow]] = []
         with interrupts.allowed():
             for lines in together:
                 scored.append(self.score(lines))
+        finished = itertools.chain(*together[: len(scored)])
+        chunk = self._chunk(scored, finished, start, into=into)
+        chunk.batches, chunk.interrupted = len(batches), interrupts.requested
+        return chunk
+
+    async def score_async(self, batches: Sequence[list[Line]]) -> ScoredChunk:
+        """Like a call, in the event loop of the scorer; the batches are scored concurrently."""
+        start = perf_counter()
+        scored = await asyncio.gather(*map(self.score_lines_async, batches))
+        return self._chunk(scored, itertools.chain(*batches), start)
+
+    def _chunk(
+        self,
+        scored: Sequence[list[ScoredRow]],
+        lines: Iterable[Line],
+        start: float,
+        *,
+        into: Summary | None = None,
+    ) -> ScoredChunk:
         summary = self.new_summary(most=math.inf) if into is None else into
         for batch in scored:
             self.count(batch, summary)
         rows = [row for row, _ in itertools.chain(*scored)]
-        finished = itertools.chain(*together[: len(scored)])
+        failures = [service_failure(row) for row in rows]
         return ScoredChunk(
             encoded=b"".join(map(encode_row, rows)),
             rows=len(rows),
-            read=sum(len(line) for _, line in finished),
-            batches=len(batches),
+            read=sum(len(line) for _, line in lines),
+            batches=len(scored),
             seconds=perf_counter() - start,
-            interrupted=interrupts.requested,
             summary=summary if into is None else None,
+            failures=failures if any(failures) else (),
         )
 
     def score(self, lines: Sequence[Line]) -> list[ScoredRow]:
         """Score the rollouts of lines together."""
         rollouts = [self._read(line) for line in lines]
-        rows = self._score(rollouts)
+        return self._finished(rollouts, scorers.score_together(self.scorer, rollouts))
+
+    async def score_lines_async(self, lines: Sequence[Line]) -> list[ScoredRow]:
+        """Like `score`, in the event loop of the scorer."""
+        rollouts = [self._read(line) for line in lines]
+        return self._finished(rollouts, await scorers.score_together_async(self.scorer, rollouts))
+
+    def _finished(
+        self, rollouts: Sequence[Rollout | RolloutError], rows: list[ResultRow]
+    ) -> list[ScoredRow]:
+        self._add_credit(rollouts, rows)
         return [(row, self._part(each)) for each, row in zip(rollouts, rows, strict=True)]
+
+    def start(self, lines: Sequence[Line]) -> Future[list[ScoredRow]]:
+        """Begin to score the rollouts of lines concurrently; if they aren't, score them."""
+        if self.scorer.is_concurrent:
+            return self.scorer.loop.start(self.score_lines_async(lines))
+        future: Future[list[ScoredRow]] = Future()
+        future.set_result(self.score(lines))
+        return future
 
     def score_rows(self, rows: Sequence[dict[str, Any]]) -> list[ResultRow]:
         """Score the rollouts of rows, those of a group together."""
-        return self._score([self._parse(Rollout.from_row, row) for row in rows])
+        rollouts = [self._parse(Rollout.from_row, row) for row in rows]
+        scored = scorers.score_together(self.scorer, rollouts)
+        self._add_credit(rollouts, scored)
+        return scored
 
-    def _score(self, rollouts: Sequence[Rollout | RolloutError]) -> list[ResultRow]:
-        rows = scorers.score_together(self.scorer, rollouts)
+    def _add_credit(
+        self, rollouts: Sequence[Rollout | RolloutError], rows: Sequence[ResultRow]
+    ) -> None:
         if self.credit is not None:
             pairs = zip(rollouts, rows, strict=True)
             self.credit.add([(each, row) for each, row in pairs if isinstance(each, Rollout)])
-        return rows
 
     def finished(self, rows: Sequence[ResultRow], lines: Sequence[Line]) -> list[ScoredRow]:
         """The rows of lines that an earlier run scored."""

@@ -7,15 +7,17 @@ import contextlib
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from numbers import Real
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 
-from guerdon import _background
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of, rollouts_in
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
+from guerdon.rollouts.scoring.scoring_loop import ScoringLoop
 from guerdon.rubrics.containers import gates_of
 from guerdon.rubrics.copies import ROLLOUTS, RubricCopies
 from guerdon.rubrics.failure import describe_failure
@@ -33,14 +35,18 @@ from guerdon.types.score import Score
 
 __all__ = ["FunctionScorer", "RubricScorer", "SandboxSettings", "score_rollouts"]
 
-T = TypeVar("T")
-
 # The messages, the ground truth and the other arguments of a call.
 Arguments: TypeAlias = tuple[Any, Any, dict[str, Any]]
 
 
 # Raised to the caller instead of being reported in a row.
 _PASSED_ON = (KeyboardInterrupt, GeneratorExit)
+
+# The most rollouts, or groups, that are started and whose rows were not taken yet: a slow one does
+# not stop the others.
+AHEAD = 4 * ROLLOUTS
+# The rollouts that are given to the event loop together, which is faster.
+TOGETHER = 8
 
 # Columns with arguments of their own.
 _CONVERSATION = frozenset(("messages", "rollouts_messages", "ground_truth", "ground_truths"))
@@ -49,13 +55,14 @@ _CONVERSATION = frozenset(("messages", "rollouts_messages", "ground_truth", "gro
 class Scorer(ABC):
     """Scores rollouts with one reward. Use it as a context manager.
 
-    An async reward runs in an event loop that is kept between rollouts, so that what belongs to
-    the loop, such as connections, survives; it is closed at the end. Where a loop is running, as in
-    a notebook, it runs in the background loop.
+    An async reward, or one that asks a judge, runs in an event loop in a thread of its own. The
+    loop is kept between rollouts, so that what belongs to it, such as connections, survives; it is
+    closed at the end.
 
     Attributes:
         fingerprint: The fingerprint of the reward and its parameters.
         takes_groups: Whether the rollouts of a group are scored together.
+        is_concurrent: Whether rollouts are scored concurrently, up to 32 at a time.
         scores_chunks: Whether it is faster to score many rollouts at a time.
         gates: The paths of the rubrics that can stop an evaluation.
         sandbox_data: The sandbox in effect, as JSON data; None without one.
@@ -63,12 +70,14 @@ class Scorer(ABC):
 
     fingerprint: str
     takes_groups: bool = False
+    is_concurrent: bool = False
     scores_chunks: bool = False
     gates: tuple[str, ...] = ()
     sandbox_data: dict[str, Any] | None = None
 
     def __init__(self) -> None:
-        self._runner: asyncio.Runner | None = None
+        self.loop = ScoringLoop()
+        self._turns = asyncio.Semaphore(ROLLOUTS)
 
     def __enter__(self) -> Self:
         return self
@@ -78,9 +87,8 @@ class Scorer(ABC):
 
     def close(self) -> None:
         """Close the event loop; the scorer can be used again."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.close()
+        self.loop.close()
+        self._turns = asyncio.Semaphore(ROLLOUTS)  # which belonged to the loop
 
     def score(self, rollout: Rollout) -> ResultRow:
         """Score a rollout, as a group of one if `takes_groups`."""
@@ -92,6 +100,10 @@ class Scorer(ABC):
 
         Failures are reported in the rows, not raised.
         """
+
+    async def score_group_async(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+        """Like `score_group`, in the event loop of the scorer."""
+        return self.score_group(rollouts)
 
     def failed(self, error: RolloutError) -> ResultRow:
         """The row of a rollout that can't be read, or whose episode failed."""
@@ -106,25 +118,6 @@ class Scorer(ABC):
             ]
             if stopped_by:
                 row["stopped_by"] = stopped_by
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if asyncio._get_running_loop() is not None:  # as in a notebook
-            return _background.run(coroutine)
-        self._runner = self._runner or asyncio.Runner()
-        return self._runner.run(coroutine)
-
-    def _run_all(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-        """Run up to 32 at a time, and return what they return in order."""
-        turns = asyncio.Semaphore(ROLLOUTS)
-
-        async def run(coroutine: Coroutine[Any, Any, T]) -> T:
-            async with turns:
-                return await coroutine
-
-        async def run_all() -> list[T]:
-            return await asyncio.gather(*map(run, coroutines))
-
-        return self._run(run_all())
 
 
 class RubricScorer(Scorer):
@@ -156,8 +149,7 @@ class RubricScorer(Scorer):
         self._keeps_trees = keeps_trees
         self.fingerprint = rubric.fingerprint()
         traits = rubric._find_traits()
-        self._is_async = traits.is_async
-        self.scores_chunks = traits.is_async or traits.waits
+        self.is_concurrent = traits.is_async or traits.waits
         self._copies = RubricCopies(rubric)
         self._replay = self._new_replay()  # reused: each replay begins it anew
 
@@ -166,7 +158,7 @@ class RubricScorer(Scorer):
 
     def score(self, rollout: Rollout) -> ResultRow:
         """Score a rollout. Failures are reported in the row, not raised."""
-        if self._is_async:
+        if self.is_concurrent:
             return super().score(rollout)
         done = self._replay
         try:
@@ -179,19 +171,26 @@ class RubricScorer(Scorer):
 
     def score_group(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
         """Score several rollouts, in order; with an async tree or a judge, up to 32 at a time."""
-        if not self.scores_chunks:
-            return [self.score(rollout) for rollout in rollouts]
-        return self._run_all(map(self._score_async, rollouts))
+        if self.is_concurrent:
+            return self.loop.run(self.score_group_async(rollouts))
+        return [self.score(rollout) for rollout in rollouts]
+
+    async def score_group_async(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+        """Like `score_group`, in the event loop of the scorer."""
+        if self.is_concurrent:
+            return await asyncio.gather(*map(self._score_async, rollouts))
+        return self.score_group(rollouts)
 
     async def _score_async(self, rollout: Rollout) -> ResultRow:
         done = self._new_replay()
-        try:
-            async with self._copies.one() as rubric:
-                await replay_async(rubric, rollout.steps, done)
-        except _PASSED_ON:
-            raise
-        except BaseException as error:  # as above
-            return self._invalid_row(rollout, done, error)
+        async with self._turns:
+            try:
+                async with self._copies.one() as rubric:
+                    await replay_async(rubric, rollout.steps, done)
+            except _PASSED_ON:
+                raise
+            except BaseException as error:  # as above
+                return self._invalid_row(rollout, done, error)
         return self._row(rollout, done)
 
     def _row(self, rollout: Rollout, done: Replay) -> ResultRow:
@@ -253,7 +252,7 @@ class FunctionScorer(Scorer):
         super().__init__()
         self.function = function
         self.takes_groups = function.mode == "batch"
-        self.scores_chunks = function.is_async and not self.takes_groups
+        self.is_concurrent = function.is_async
         self.parameters = dict(parameters or {})
         for name in self.parameters:
             if name in _CONVERSATION or not function.parameters.takes(name):
@@ -271,12 +270,31 @@ class FunctionScorer(Scorer):
 
         Failures are reported in the rows, not raised.
         """
+        if self.is_concurrent:
+            return self.loop.run(self.score_group_async(rollouts))
+        return self._rows(rollouts, self._evaluate(self._calls(rollouts)))
+
+    async def score_group_async(self, rollouts: Sequence[Rollout]) -> list[ResultRow]:
+        """Like `score_group`, in the event loop of the scorer."""
+        if not self.is_concurrent:
+            return self.score_group(rollouts)
+        calls = self._calls(rollouts)
+        return self._rows(rollouts, await asyncio.gather(*(self._await(*call) for call in calls)))
+
+    def _calls(self, rollouts: Sequence[Rollout]) -> list[Arguments]:
+        for rollout in rollouts:
+            if not isinstance(rollout, Rollout):
+                raise InvalidArgumentError(
+                    f"expected a Rollout, got {rollout!r:.60}; convert a RolloutRecord with "
+                    "record.to_rollout()"
+                )
+        return [_batch_arguments(rollouts)] if self.takes_groups else [*map(_arguments, rollouts)]
+
+    def _rows(self, rollouts: Sequence[Rollout], results: list[Any]) -> list[ResultRow]:
         if self.takes_groups:
-            [results] = self._evaluate([_batch_arguments(rollouts)])
+            [results] = results
             if isinstance(results, EvaluateResult):  # it couldn't be called
                 results = [results] * len(rollouts)
-        else:
-            results = self._evaluate([_arguments(rollout) for rollout in rollouts])
         return [self._row(*pair) for pair in zip(rollouts, results, strict=True)]
 
     def failed(self, error: RolloutError) -> ResultRow:
@@ -285,8 +303,6 @@ class FunctionScorer(Scorer):
 
     def _evaluate(self, calls: Sequence[Arguments]) -> list[Any]:
         """What the function returned for each call; an invalid result if it couldn't be called."""
-        if self.function.is_async:
-            return self._run_all(self._await(*call) for call in calls)
         return [self._call(*call) for call in calls]
 
     def _call(self, messages: Any, ground_truth: Any, columns: dict[str, Any]) -> Any:
@@ -298,12 +314,14 @@ class FunctionScorer(Scorer):
             return failed(error)
 
     async def _await(self, messages: Any, ground_truth: Any, columns: dict[str, Any]) -> Any:
-        try:
-            return await self.function.evaluate(messages, ground_truth, columns | self.parameters)
-        except _PASSED_ON:
-            raise
-        except BaseException as error:  # as above
-            return failed(error)
+        async with self._turns:
+            try:
+                arguments = columns | self.parameters
+                return await self.function.evaluate(messages, ground_truth, arguments)
+            except _PASSED_ON:
+                raise
+            except BaseException as error:  # as above
+                return failed(error)
 
     def _row(self, rollout: Rollout, result: EvaluateResult) -> ResultRow:
         valid = result.is_score_valid
@@ -545,8 +563,8 @@ def score_rollouts(
             must be consecutive. An async reward is also scored where an event loop is running, as
             in a notebook, which waits meanwhile.
         rollouts: Any number of rollouts, or of rows or lines, as in `read_rollouts`; one, or one
-            group, is in memory at a time. With an async reward or a judge 32 are, which are scored
-            concurrently.
+            group, is in memory at a time. With an async reward or a judge up to 128 are, of which
+            32 are scored concurrently.
         ground_truth: The column that has the ground truth; None is ``ground_truth``.
         score_failed: Whether to score episodes that ended with an error; by default their rows
             are invalid.
@@ -562,16 +580,29 @@ def score_rollouts(
     """
     with scorer_of(reward) as scorer:
         read = rollouts_in(rollouts, ground_truth=ground_truth)
-        if scorer.takes_groups or scorer.scores_chunks:
-            remaining = (unless_failed(each, score_failed) for each in read)
-            chunks = iter(lambda: list(itertools.islice(remaining, ROLLOUTS)), [])
-            for group in groups_of(remaining) if scorer.takes_groups else chunks:
+        if not (scorer.is_concurrent or scorer.takes_groups):
+            for rollout in read:
+                if isinstance(rollout, Rollout) and "ended" in rollout.columns:
+                    rollout = unless_failed(rollout, score_failed)
+                if isinstance(rollout, Rollout):
+                    yield scorer.score(rollout)
+                else:
+                    yield scorer.failed(rollout)
+            return
+        remaining = (unless_failed(each, score_failed) for each in read)
+        chunks = iter(lambda: list(itertools.islice(remaining, TOGETHER)), [])
+        readable = groups_of(remaining) if scorer.takes_groups else chunks
+        if not scorer.is_concurrent:
+            for group in readable:
                 yield from score_together(scorer, group)
             return
-        for each in read:
-            if isinstance(each, Rollout) and "ended" in each.columns:
-                each = unless_failed(each, score_failed)
-            yield scorer.score(each) if isinstance(each, Rollout) else scorer.failed(each)
+        pending: deque[Future[list[ResultRow]]] = deque()
+        for group in readable:
+            pending.append(scorer.loop.start(score_together_async(scorer, group)))
+            while pending and (len(pending) * TOGETHER >= AHEAD or pending[0].done()):
+                yield from pending.popleft().result()
+        while pending:
+            yield from pending.popleft().result()
 
 
 def unless_failed(
@@ -587,7 +618,22 @@ def unless_failed(
 def score_together(scorer: Scorer, rollouts: Sequence[Rollout | RolloutError]) -> list[ResultRow]:
     """Score the rollouts of a group; errors get an invalid row and aren't compared with."""
     readable = [each for each in rollouts if isinstance(each, Rollout)]
-    rows = iter(scorer.score_group(readable) if readable else ())
+    return _with_errors(scorer, rollouts, scorer.score_group(readable) if readable else [])
+
+
+async def score_together_async(
+    scorer: Scorer, rollouts: Sequence[Rollout | RolloutError]
+) -> list[ResultRow]:
+    """Like `score_together`, in the event loop of the scorer."""
+    readable = [each for each in rollouts if isinstance(each, Rollout)]
+    rows = await scorer.score_group_async(readable) if readable else []
+    return _with_errors(scorer, rollouts, rows)
+
+
+def _with_errors(
+    scorer: Scorer, rollouts: Sequence[Rollout | RolloutError], rows: Iterable[ResultRow]
+) -> list[ResultRow]:
+    rest = iter(rows)
     return [
-        scorer.failed(each) if isinstance(each, RolloutError) else next(rows) for each in rollouts
+        scorer.failed(each) if isinstance(each, RolloutError) else next(rest) for each in rollouts
     ]

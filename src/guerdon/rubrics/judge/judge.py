@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
 from functools import partial
@@ -22,7 +23,7 @@ from guerdon._validation import (
     check_type,
     shown,
 )
-from guerdon.errors import InvalidArgumentError, RubricError, ServiceError
+from guerdon.errors import InvalidArgumentError, JudgeError, RubricError, ServiceError
 from guerdon.rubrics.ensemble import REDUCTIONS
 from guerdon.rubrics.evaluation import together
 from guerdon.rubrics.judge.cache import Cache, MemoryCache, cache_of
@@ -247,11 +248,15 @@ class LLMJudge(Rubric):
 
     def forward(self, action: Any, observation: Any) -> float:
         """Ask, and wait for the answer."""
-        return self._scored(self.judgement(action, observation), action, observation)
+        with self._keeping_answer():
+            judgement = self.judgement(action, observation)
+        return self._scored(judgement, action, observation)
 
     async def forward_async(self, action: Any, observation: Any) -> float:
         """Ask, and await the answer."""
-        return self._scored(await self.judgement_async(action, observation), action, observation)
+        with self._keeping_answer():
+            judgement = await self.judgement_async(action, observation)
+        return self._scored(judgement, action, observation)
 
     def judgement(self, action: Any, observation: Any) -> Judgement:
         """Return all verdicts with their aggregate.
@@ -296,6 +301,15 @@ class LLMJudge(Rubric):
         if frame is not None and frame.rubric is self:
             text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
             frame.detail(name, text)
+
+    @contextmanager
+    def _keeping_answer(self) -> Iterator[None]:
+        """Add an answer that is not a verdict to the score, beside the prompt."""
+        try:
+            yield
+        except JudgeError as error:
+            self._detail("answer", error.answer)
+            raise
 
     def _further(self, names: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The values of names other than `given`: fields, or parts of the observation."""

@@ -11,19 +11,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
+from guerdon._logging import shortened
 from guerdon._validation import shown
 from guerdon.errors import JudgeError
 from guerdon.rubrics.ensemble import REDUCTIONS
 from guerdon.rubrics.judge.template import as_text
+from guerdon.rubrics.recording import MAX_DETAIL
+from guerdon.types.reasoning import split_reasoning
 
 __all__ = ["JudgeVerdict", "Judgement", "parse_verdict"]
 
 # Part of the keys of caches: increase it when an answer is parsed differently.
-PARSER_VERSION = 4
+PARSER_VERSION = 5
 # The most characters, opening braces and scores of an answer.
 MAX_CHARS = 200_000
 MAX_BRACES = 1000
 MAX_SCORES = 100
+# The most characters of an answer in the message of an error.
+MAX_SHOWN = 300
 
 NUMBER = r"[-+−]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
 # 0.8, 8/10, 8 out of 10, 80%
@@ -34,14 +39,18 @@ VALUE = (
 OPEN, CLOSE = r"[*_`\[({$]{0,9}", r"[*_`\])}$]{0,9}"  # Markdown and brackets around a value
 LONE_VALUE = re.compile(rf"{OPEN}\s?{VALUE}\s?{CLOSE}\.?", re.IGNORECASE)
 LONE_CHARS = 60
+LABELS = ("score", "rating", "grade", "verdict")
+LABEL = "|".join(LABELS)
+# Score: 0.8, **Score** is 0.8, <score>0.8
 LABELLED_VALUE = re.compile(
-    rf"(?<!\w)(?:score|rating|grade|verdict)[*_`]{{0,9}}[ \t]?(?:[:=]|is\b)[*_`]{{0,9}}"
+    rf"(?<!\w)(?:<(?:{LABEL})>|(?:{LABEL})[*_`]{{0,9}}[ \t]?(?:[:=]|is\b)[*_`]{{0,9}})"
     rf"\s{{0,9}}{OPEN}{VALUE}",
     re.IGNORECASE,
 )
 # What may follow a value: the end of the line, a punctuation mark and a word, or "(poor)".
 END = re.compile(
-    rf"{CLOSE}[ \t]{{0,9}}(?:$|\([^()\d\n]{{1,99}}\)|[.,;][*_`]{{0,9}}(?:$|[ \t]+(?:$|[^\s\d])))",
+    rf"{CLOSE}(?:\s{{0,9}}</(?:{LABEL})>)?[ \t]{{0,9}}"
+    r"(?:$|\([^()\d\n]{1,99}\)|[.,;][*_`]{0,9}(?:$|[ \t]+(?:$|[^\s\d])))",
     re.MULTILINE,
 )
 # What may precede a label: the beginning of a line or a sentence, a bullet, "My final …".
@@ -51,8 +60,15 @@ BEGINNING = re.compile(
     re.IGNORECASE,
 )
 QUOTED = re.compile(r"[\"“”`>]|(?<!\w)'")
-THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
-UNFINISHED_THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>", re.IGNORECASE)
+# The parts of an object in JSON, or in Python's notation.
+PART = re.compile(
+    r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|'(?P<quoted>(?:[^'\\]|\\.)*)'"""
+    rf"""|(?P<number>{NUMBER})|(?P<word>[Tt]rue|[Ff]alse|None|null)|(?P<mark>[{{}}\[\],:]))""",
+    re.DOTALL,
+)
+WORDS = {"None": "null"}
+# How many objects that aren't valid JSON are read in an answer, and the characters of each.
+MAX_REPAIRED, MAX_REPAIRED_CHARS = 10, 20_000
 DECIMAL = re.compile(r"(?<!\d)\d+\.\d+")
 
 # The lowest and the highest score.
@@ -213,7 +229,10 @@ def parse_verdict(
     r"""Parse a judge's answer, strictly: an ambiguous answer is a failure.
 
     A verdict is a JSON object with a ``score``, a labelled value such as ``Score: 0.2``, or an
-    answer that is only a number. ``8/10`` and ``80%`` are parts of a range that begins at 0.
+    answer that is only a number. ``8/10`` and ``80%`` are parts of a range that begins at 0. An
+    object may have raw line breaks in its strings, a comma after its last value, Python's notation,
+    keys in another case, or ``rating``, ``grade`` or ``verdict`` in place of ``score``. The model's
+    reasoning (see `split_reasoning`) is not part of its answer.
     Verdicts that differ or are out of range are rejected, as are those that only occur within a
     sentence, a quotation or a block of code.
 
@@ -223,10 +242,10 @@ def parse_verdict(
         0.2
         >>> parse_verdict("Rating: **8/10**").score
         0.8
-        >>> parse_verdict('{"reasoning": "Wrong.", "score": -0.5}')
+        >>> parse_verdict("")
         Traceback (most recent call last):
             ...
-        guerdon.errors.JudgeError: the verdict's score must be in [0, 1], got -0.5
+        guerdon.errors.JudgeError: the answer is empty
 
     Args:
         text: The answer.
@@ -286,7 +305,10 @@ class _Parser:
     quotes: tuple[str, ...]
 
     def fail(self, message: str) -> NoReturn:
-        raise JudgeError(message, service=self.service, answer=self.answer[:2000])
+        answer = self.answer.strip()
+        if answer:
+            message += f"; the answer was {shortened(answer, MAX_SHOWN)!r}"
+        raise JudgeError(message, service=self.service, answer=shortened(answer, MAX_DETAIL))
 
     def parse(self) -> JudgeVerdict:
         text = self._without_thought()
@@ -307,12 +329,11 @@ class _Parser:
     def _without_thought(self) -> str:
         if len(self.answer) > MAX_CHARS:
             self.fail(f"the answer has {len(self.answer)} characters; the limit is {MAX_CHARS}")
-        text = self.answer.removeprefix("\ufeff")
-        thought = THOUGHT.match(text)
-        text = text[thought.end() :] if thought else text
-        if UNFINISHED_THOUGHT.match(text):
-            self.fail("the answer ends within the model's reasoning; increase `max_tokens`")
-        text = text.strip()
+        text = self.answer.removeprefix("\ufeff").strip()
+        if not _is_object(text):  # in which a tag is part of a string
+            reasoning, text = split_reasoning(text)
+            if reasoning and not text:
+                self.fail("the answer ends within the model's reasoning; increase `max_tokens`")
         if not text:
             self.fail("the answer is empty")
         first, _, body = text.partition("\n")
@@ -335,23 +356,24 @@ class _Parser:
 
     def _objects(self, text: str) -> tuple[list[_Claim], str]:
         """The outermost objects with a score, and the text around all objects."""
-        # An object is decoded as a tuple of pairs, an array as a list.
-        decoder = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_reject_constant)
-        key = "criteria" if self.criteria else "score"
-        claims, around, place = [], [], 0
+        claims, around, place, repaired = [], [], 0, 0
         if text.count("{") > MAX_BRACES:
             self.fail(f"the answer has more than {MAX_BRACES} braces")
         while (start := text.find("{", place)) >= 0:
-            try:
-                pairs, end = decoder.raw_decode(text, start)
-            except (ValueError, RecursionError):
+            decoded = _decoded(text, start)
+            if decoded is None and repaired < MAX_REPAIRED:
+                decoded, repaired = _repaired(text, start), repaired + 1
+            if decoded is None:
                 around.append(text[place : start + 1])
                 place = start + 1
                 continue
+            pairs, end = decoded
             around += [text[place:start], "\n"]
             place = end
-            is_marked = self.mark is not None and dict(pairs).get("mark") == self.mark
-            if is_marked or key in dict(pairs):
+            pairs = _unwrapped(pairs)
+            keys = {name.lower(): value for name, value in pairs}
+            is_marked = self.mark is not None and keys.get("mark") == self.mark
+            if is_marked or (("criteria" if self.criteria else _score_key(keys)) in keys):
                 is_statement = is_marked or _is_alone(text, start, end)
                 read = partial(self.read, pairs)
                 claims.append(_Claim(text[start:end], read, is_statement, is_marked))
@@ -362,19 +384,19 @@ class _Parser:
         reasoning = fields.get("reasoning")
         reasoning = as_text(reasoning) if isinstance(reasoning, str) else ""
         if not self.criteria:
-            return JudgeVerdict(self._value(fields.get("score"), "score"), reasoning)
+            return JudgeVerdict(self._value(fields.get(_score_key(fields)), "score"), reasoning)
         given = self._fields(fields.get("criteria"))
-        missing = [name for name in self.criteria if name not in given]
+        missing = [name for name in self.criteria if name.lower() not in given]
         if missing:
             self.fail(f"the verdict lacks the criteria {missing}")
-        scores = {name: self._value(given[name], name) for name in self.criteria}
+        scores = {name: self._value(given[name.lower()], name) for name in self.criteria}
         return JudgeVerdict(None, reasoning, scores)
 
     def _fields(self, pairs: Any) -> dict[str, Any]:
         if not isinstance(pairs, tuple):
             self.fail(f"the verdict's criteria must be an object, got {shown(pairs)}")
-        fields = dict(pairs)
-        if len({key.lower() for key in fields}) < len(pairs):
+        fields = {key.lower(): value for key, value in pairs}
+        if len(fields) < len(pairs):
             self.fail("an object in the answer has a key twice")
         return fields
 
@@ -432,6 +454,69 @@ def _reject_constant(literal: str) -> NoReturn:
     raise ValueError(f"{literal} is not a JSON number")
 
 
+# An object is decoded as a tuple of pairs, an array as a list; strings may have raw line breaks.
+_decoder = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_reject_constant, strict=False)
+
+
+def _decoded(text: str, start: int = 0) -> tuple[Any, int] | None:
+    """The JSON value at a place in a text, and where it ends."""
+    try:
+        return _decoder.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_object(text: str) -> bool:
+    decoded = _decoded(text) if text.startswith("{") else None
+    return decoded is not None and decoded[1] == len(text)
+
+
+def _repaired(text: str, start: int) -> tuple[Any, int] | None:
+    """An object with a comma after its last value, or in Python's notation, and where it ends."""
+    parts: list[str] = []
+    depth, place = 0, start
+    while (part := PART.match(text, place, start + MAX_REPAIRED_CHARS)) is not None:
+        place = part.end()
+        parts.append(_as_json(part))
+        if part["mark"] in ("{", "["):
+            depth += 1
+        elif part["mark"] in ("}", "]"):
+            if parts[-2] == ",":
+                del parts[-2]
+            depth -= 1
+            if not depth:
+                decoded = _decoded("".join(parts))
+                return None if decoded is None else (decoded[0], place)
+    return None
+
+
+def _as_json(part: re.Match[str]) -> str:
+    if part["quoted"] is not None:
+        text = part["quoted"].replace("\\'", "'")
+        return '"' + re.sub(r'(\\.)|"', lambda found: found[1] or '\\"', text) + '"'
+    if part["number"]:
+        return str(float(part["number"].replace("−", "-")))
+    if part["word"]:
+        return WORDS.get(part["word"], part["word"].lower())
+    return part["text"] or part["mark"]
+
+
+def _unwrapped(pairs: Any) -> Any:
+    """The object in an object with nothing else, such as ``{"verdict": {"score": 0.5}}``."""
+    while len(pairs) == 1 and isinstance(pairs[0][1], tuple) and pairs[0][1]:
+        [(name, inner)] = pairs
+        if name.lower() in ("score", "criteria"):
+            break
+        pairs = inner
+    return pairs
+
+
+def _score_key(fields: Mapping[str, Any]) -> str:
+    """The key of the score in an object; another label, if it is the only one with a number."""
+    numbers = [name for name in LABELS if isinstance(fields.get(name), (int, float))]
+    return numbers[0] if len(numbers) == 1 and "score" not in fields else "score"
+
+
 def _lone(text: str) -> re.Match[str] | None:
     text = text.strip()
     return LONE_VALUE.fullmatch(text) if len(text) <= LONE_CHARS else None
@@ -441,7 +526,7 @@ def _is_alone(text: str, start: int, end: int) -> bool:
     """Whether an object has its lines to itself, but for the fence of a block of code."""
     before = text[:start].rpartition("\n")[2].strip()
     after = text[end:].partition("\n")[0].strip()
-    return before in ("", "```json", "```") and after in ("", "```", ".")
+    return before in ("", "```json", "```", "[") and after in ("", "```", ".", "]")
 
 
 def _is_statement(text: str, start: int) -> bool:
