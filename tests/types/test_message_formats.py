@@ -237,6 +237,23 @@ def test_read_messages_several_calls_and_results_of_one_message():
     assert (one.role, one.text, two.role, two.text) == ("tool", "a", "tool", "b")
 
 
+@pytest.mark.parametrize(
+    ("response", "text", "is_error"),
+    [
+        ({"output": "booked"}, "booked", False),
+        ({"error": "full"}, "full", True),
+        ({"seats": 2, "cabin": "economy"}, '{"seats": 2, "cabin": "economy"}', False),
+        ([1, 2], "[1, 2]", False),
+        (7, "7", False),
+        ("", "", False),
+    ],
+)
+def test_read_messages_a_result_that_is_no_text_is_its_json(response, text, is_error):
+    part = {"functionResponse": {"name": "book", "response": response}}
+    [message] = read_messages([user([part])])
+    assert (message.role, message.text, message.get("is_error", False)) == ("tool", text, is_error)
+
+
 def test_read_messages_keeps_other_parts_of_a_content():
     thinking = {"type": "thinking", "thinking": "Hm", "signature": "s"}
     odd = {"type": "hologram", "data": 1}

@@ -320,7 +320,8 @@ def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(content, Mapping) and len(content.keys() - {"type"}) == 1:
         failed = failed or "error" in content or "error" in str(content.get("type"))
         content = _first(content, OUTPUTS) or content
-    if not isinstance(content, str | list | None):
+    are_parts = isinstance(content, list) and all(isinstance(each, Mapping) for each in content)
+    if not are_parts and not isinstance(content, str | None):
         content = json.dumps(content, ensure_ascii=False, default=str)
     message = {"role": "tool", "content": content or ""} | _others(part)
     found = {"tool_call_id": id.get("id"), "name": name, "is_error": failed or None}
