@@ -8,6 +8,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from guerdon._thresholds import reaches
 from guerdon._validation import check_number, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, InvalidScoreError
 from guerdon.rubrics import step_rewards
@@ -22,9 +23,6 @@ from guerdon.rubrics.step_rewards import exact_sum
 __all__ = ["RubricComposer", "ScoreRange"]
 
 logger = logging.getLogger("guerdon.config")
-
-# How far a score may be outside of [0, 1]: 1 - 0.9 - 0.1 is less than 0.
-ROUNDING = 1e-9
 
 # Locked while an observed range grows, which is rare; shared, so that composers can be copied.
 _widening = threading.Lock()
@@ -286,7 +284,7 @@ class RubricComposer(Weighted):
         found = self._range_of(name)
         if found is None or found.low == found.high:
             return min(max(score, 0.0), 1.0)
-        if found.source == "default" and abs(score - 0.5) > 0.5 + ROUNDING:
+        if found.source == "default" and not reaches(0.5, abs(score - 0.5)):
             raise InvalidScoreError(
                 f"{name!r} returned {score!r} and declares no finite score_range, so that it must "
                 "be in [0, 1]: declare a score_range, or use normalize: observed or false",

@@ -19,6 +19,7 @@ from collections.abc import (
 from operator import mul
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
+from guerdon._thresholds import is_zero, reaches
 from guerdon._validation import check_number, shown
 from guerdon.errors import (
     InvalidArgumentError,
@@ -32,7 +33,7 @@ from guerdon.rubrics import step_rewards
 from guerdon.rubrics.calling import due
 from guerdon.rubrics.evaluation import adaptive, score_child, score_children
 from guerdon.rubrics.function import RubricLike, as_rubric
-from guerdon.rubrics.recording import is_pending
+from guerdon.rubrics.recording import StepScore, is_pending
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
 from guerdon.rubrics.step_rewards import exact_sum
@@ -76,7 +77,7 @@ class Container(Rubric):
         scores: list[float] = []
         for child in children:
             scores.append(await score_child(self, child, action, observation))
-            if self._stops_at_zero and scores[-1] == 0.0 and not is_pending(scores[-1]):
+            if self._stops_at_zero and is_zero(scores[-1]) and not is_pending(scores[-1]):
                 break
         return self._combine(scores)
 
@@ -144,7 +145,10 @@ class Sequential(Container):
             setattr(self, f"rubric_{index}", as_rubric(rubric))
 
     def _combine(self, scores: Sequence[float]) -> float:
-        return scores[-1] if scores else 1.0
+        last = scores[-1] if scores else 1.0
+        if last == 0.0 or len(scores) == len(self._children):
+            return last
+        return StepScore(0.0, stamp=None)  # an earlier one scored 0 but for rounding
 
     def _range(self) -> tuple[float, float] | None:
         children = list(self._children.values())
@@ -214,7 +218,7 @@ class Gate(Container):
     def _combine(self, scores: Sequence[float]) -> float:
         if len(scores) != 1:
             self._only_child()  # raises
-        if scores[0] >= self.threshold:
+        if reaches(scores[0], self.threshold):
             return scores[0]
         self.explain("%.6g is under the threshold of %.6g", scores[0], self.threshold)
         return 0.0
@@ -229,7 +233,7 @@ class Gate(Container):
         child = self._only_child()
         rewards = step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(child))
         final = step_rewards.final_score(child)
-        passes = final is not None and final >= self.threshold
+        passes = final is not None and reaches(final, self.threshold)
         return rewards if passes else dict.fromkeys(rewards, 0.0)
 
 

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from guerdon._logging import step_logger
+from guerdon._thresholds import is_zero
 from guerdon.errors import AsyncRubricError
 from guerdon.rubrics.failure import describe_error, finite, path_of, trace
 from guerdon.types.score import Score
@@ -606,4 +607,4 @@ def _why_skipped(frame: Frame, path: str) -> str:
     if last.value is None:
         return f"{where} failed"
     stops = frame.rubric._is_container and frame.rubric._stops_at_zero
-    return f"{where} scored 0" if last.value == 0.0 and stops else _NOT_CALLED
+    return f"{where} scored 0" if stops and is_zero(last.value) else _NOT_CALLED

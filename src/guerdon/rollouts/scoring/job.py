@@ -376,9 +376,7 @@ class ScoringPipeline:
         rubric = self.scorer.rubric
         weights = {name: rubric._weight_of(name) for name in rubric._children}
         known = {name: weight for name, weight in weights.items() if weight is not None}
-        credit = RowCredit(settings, weights=known)
-        self.scorer.adds_up = credit.reads_components
-        return credit
+        return RowCredit(settings, weights=known)
 
     def _open_scorer(self, opening: contextlib.ExitStack) -> Scorer:
         job, parameters = self.job, dict(self.job.parameters)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from numbers import Real
 from typing import Any, Self, TypeAlias, TypeVar
 
+from guerdon._thresholds import is_zero
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
@@ -27,7 +28,6 @@ from guerdon.sandbox.protocol import Limits
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import conversation_problems
 from guerdon.types.rollout import Rollout
-from guerdon.types.score import Score
 
 __all__ = ["FunctionScorer", "RubricScorer", "SandboxSettings", "score_rollouts"]
 
@@ -108,10 +108,8 @@ class Scorer(ABC):
     def _add_gates(self, row: ResultRow) -> None:
         """Add the gates that stopped a row, if it is valid: those that scored 0."""
         if (score := row["score"]) is not None:
-            components = row["components"]
-            stopped_by = [
-                gate for gate in self.gates if (components.get(gate) if gate else score) == 0.0
-            ]
+            values = {**row.get("step_components", [row["components"]])[-1], "": score}
+            stopped_by = [gate for gate in self.gates if gate in values and is_zero(values[gate])]
             if stopped_by:
                 row["stopped_by"] = stopped_by
 
@@ -155,12 +153,7 @@ class RubricScorer(Scorer):
     Args:
         rubric: The rubric. It must not be called elsewhere meanwhile.
         keeps_trees: Whether rows have ``trees``.
-
-    Attributes:
-        adds_up: Whether rows have ``component_sums``.
     """
-
-    adds_up: bool = False
 
     def __init__(self, rubric: Rubric, *, keeps_trees: bool = False) -> None:
         super().__init__()
@@ -227,11 +220,10 @@ class RubricScorer(Scorer):
             "error": "; ".join(done.handled) if done.handled else None,
             "fingerprint": self.fingerprint,
         }
+        _add_steps_of(row, done)
         if self.gates:
             self._add_gates(row)
-        if self.adds_up:
-            row["component_sums"] = done.component_sums()
-        return row if done.trees is None else _with_trees(row, done.trees)
+        return row
 
     def _invalid_row(self, rollout: Rollout, done: Replay, error: BaseException) -> ResultRow:
         row = invalid_row(
@@ -241,12 +233,15 @@ class RubricScorer(Scorer):
             error=describe_failure(error, done.where(rollout.first_turn)),
             components=done.components(),
         )
-        return row if done.trees is None else _with_trees(row, done.trees)
+        _add_steps_of(row, done)
+        return row
 
 
-def _with_trees(row: ResultRow, trees: Sequence[Score]) -> ResultRow:
-    row["trees"] = [tree.to_dict() for tree in trees]
-    return row
+def _add_steps_of(row: ResultRow, done: Replay) -> None:
+    if len(done.steps) > 1 and row["components"]:
+        row["step_components"] = done.steps
+    if done.trees is not None:
+        row["trees"] = [tree.to_dict() for tree in done.trees]
 
 
 class FunctionScorer(Scorer):
@@ -510,6 +505,9 @@ class SandboxScorer(FunctionScorer):
 
     def _of_sandbox(self, row: ResultRow) -> ResultRow:
         if self.sandbox.is_rubric:  # whose rows have neither
+            steps = row.get("steps", ())
+            if len(steps) > 1 and row["components"]:
+                row["step_components"] = [step.get("metrics", {}) for step in steps]
             for name in ("reason", "notes", "steps", "metrics"):
                 row.pop(name, None)  # type: ignore[misc]
             if not row["is_score_valid"]:

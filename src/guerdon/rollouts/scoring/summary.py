@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from guerdon._thresholds import is_zero, reaches
 from guerdon.rollouts.scoring.result_rows import ResultRow
 
 __all__ = ["Summary"]
@@ -279,10 +280,10 @@ class Summary:
             self._count_failures(kind_of_failure(error), 1, error[:MAX_TEXT])
         else:
             self.score.add(score)
-            self.zeros += score == 0.0
+            self.zeros += is_zero(score)
             self.dealt_with += row["error"] is not None
             if self.passing is not None:
-                self.passed += score >= self.passing
+                self.passed += reaches(score, self.passing)
             self._add_components(row["components"])
             for gate in row.get("stopped_by", ()):
                 self.stopped[gate] += 1
