@@ -361,7 +361,8 @@ def reward_funcs(
     joint = _Joint(weighted_sum, ground_truth)
     is_async = any(isinstance(part, _AsyncRewardFunc) for part in joint.parts)
     kind = _AsyncColumn if is_async else _Column
-    return [kind(joint, index) for index in range(len(joint.parts))], weighted_sum.weights
+    weights = [weighted_sum._weight_of(name) for name, _ in weighted_sum.named_children()]
+    return [kind(joint, index) for index in range(len(joint.parts))], weights
 
 
 class _Joint:

@@ -562,6 +562,7 @@ def score_of(frame: Frame, name: str = "", path: str = "", weight: float | None 
         hook_errors=tuple(f"{hook}: {describe_error(each)}" for hook, each in frame.hook_errors),
         details=dict(frame.details),
         children=_children(frame.rubric, frame, path, _why_skipped(frame, path)),
+        rubric=frame.rubric._title(),
     )
 
 
@@ -588,7 +589,11 @@ def _children(rubric: Any, frame: Frame, path: str, why: str) -> tuple[Score, ..
             is_due_later = why == _NOT_CALLED and name in rubric._at_end
             reason = rubric._needs(name) if is_due_later else why
             below_it = _children(child, frame, here, reason)
-            scores.append(Score(name, None, "skipped", weight, reason=reason, children=below_it))
+            skipped = Score(
+                name, None, "skipped", weight, reason=reason, children=below_it,
+                rubric=child._title(),
+            )  # fmt: skip
+            scores.append(skipped)
             continue
         if children.count(child) > 1:  # the first name of a shared child has the first call
             mine, called[id(child)] = mine[:1], mine[1:]

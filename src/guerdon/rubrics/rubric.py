@@ -600,10 +600,11 @@ class Rubric(metaclass=RubricMeta):
         """
         here = self
         for name in path.split(".") if path else ():
-            if name not in here._children:
+            child = here._child(name)
+            if child is None:
                 known = [name for name, _ in self.named_rubrics()]
                 raise RubricPathError(f"no rubric at {path!r}; there are {known}", path=path)
-            here = here._children[name]
+            here = child
         return here
 
     def __repr__(self) -> str:
@@ -751,6 +752,9 @@ class Rubric(metaclass=RubricMeta):
             parent._reconfigured()
 
     # What subclasses of the framework override ---------------------------------------------------
+
+    def _child(self, name: str) -> Rubric | None:
+        return self._children.get(name)
 
     def _title(self) -> str:
         """The name in `repr` and ``guerdon tree``."""

@@ -406,7 +406,8 @@ class ScoringPipeline:
     def new_summary(self, **options: Any) -> Summary:
         """An empty summary of rows of this reward."""
         groups = GroupSummary() if self.takes_groups else None
-        return Summary(self.scorer.gates, self.job.passing, groups, **options)
+        scorer = self.scorer
+        return Summary(scorer.gates, self.job.passing, groups, scorer.rubrics, **options)
 
     def __call__(
         self,

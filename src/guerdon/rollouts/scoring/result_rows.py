@@ -48,8 +48,8 @@ class ResultRow(_RequiredKeys, total=False):
         is_score_valid: Whether the score counts.
         components: For a rubric, its components over the episode by dotted name: the sum of each
             over the steps that have it, as the score is the sum of the step scores. Those of a
-            weighted sum, times their weights, add up to the score. For a reward function, its
-            metrics that are numbers.
+            weighted sum, times their weights, add up to the score. Those of an invalid row are
+            added up until it failed. For a reward function, its metrics that are numbers.
         step_rewards: One entry per assistant turn: for a rubric a finite float, for a function a
             float or None for a turn without one. None if there are no step rewards at all.
         error: What failed. Beside a valid score it reports failures that the reward handled, such
@@ -61,8 +61,7 @@ class ResultRow(_RequiredKeys, total=False):
         metrics: The metrics of a reward function that aren't finite numbers.
         steps: Data of single steps, each with ``step_index``, the number of the assistant turn
             from 0: ``base_reward``, ``reason``, ``advantage``, ``return_to_go``.
-        step_components: For a rubric with components, of several steps: those of each step. The
-            last of an invalid row are those of the step that failed.
+        step_components: For a rubric with components: those of each step, if there are several.
         stopped_by: For a rubric, the paths of the gates that scored 0, by which the last step was
             stopped; ``""`` is the root, if the score is 0. Absent if there are no such gates.
         trees: For a rubric scored with trees, the score of every rubric at each step, as

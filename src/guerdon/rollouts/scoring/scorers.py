@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from numbers import Real
 from typing import Any, Self, TypeAlias, TypeVar
@@ -16,7 +16,7 @@ from guerdon._thresholds import is_zero
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
-from guerdon.rubrics.containers import gates_of
+from guerdon.rubrics.containers import gates_of, titles_of
 from guerdon.rubrics.copies import ROLLOUTS, RubricCopies
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.function import RewardFunction, failed
@@ -28,6 +28,7 @@ from guerdon.sandbox.protocol import Limits
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import conversation_problems
 from guerdon.types.rollout import Rollout
+from guerdon.types.score import Score
 
 __all__ = ["FunctionScorer", "RubricScorer", "SandboxSettings", "score_rollouts"]
 
@@ -59,6 +60,7 @@ class Scorer(ABC):
         takes_groups: Whether the rollouts of a group are scored together.
         scores_chunks: Whether it is faster to score many rollouts at a time.
         gates: The paths of the rubrics that can stop an evaluation.
+        rubrics: The names of the classes of the rubrics below a root, by path.
         sandbox_data: The sandbox in effect, as JSON data; None without one.
     """
 
@@ -66,6 +68,7 @@ class Scorer(ABC):
     takes_groups: bool = False
     scores_chunks: bool = False
     gates: tuple[str, ...] = ()
+    rubrics: Mapping[str, str] = {}
     sandbox_data: dict[str, Any] | None = None
 
     def __init__(self) -> None:
@@ -159,6 +162,7 @@ class RubricScorer(Scorer):
         super().__init__()
         self.rubric = rubric
         self.gates = tuple(gates_of(rubric))
+        self.rubrics = titles_of(rubric)
         self._keeps_trees = keeps_trees
         self.fingerprint = rubric.fingerprint()
         traits = rubric._find_traits()
@@ -220,10 +224,11 @@ class RubricScorer(Scorer):
             "error": "; ".join(done.handled) if done.handled else None,
             "fingerprint": self.fingerprint,
         }
-        _add_steps_of(row, done)
+        if len(done.steps) > 1 and row["components"]:
+            row["step_components"] = done.steps
         if self.gates:
             self._add_gates(row)
-        return row
+        return row if done.trees is None else _with_trees(row, done.trees)
 
     def _invalid_row(self, rollout: Rollout, done: Replay, error: BaseException) -> ResultRow:
         row = invalid_row(
@@ -233,15 +238,12 @@ class RubricScorer(Scorer):
             error=describe_failure(error, done.where(rollout.first_turn)),
             components=done.components(),
         )
-        _add_steps_of(row, done)
-        return row
+        return row if done.trees is None else _with_trees(row, done.trees)
 
 
-def _add_steps_of(row: ResultRow, done: Replay) -> None:
-    if len(done.steps) > 1 and row["components"]:
-        row["step_components"] = done.steps
-    if done.trees is not None:
-        row["trees"] = [tree.to_dict() for tree in done.trees]
+def _with_trees(row: ResultRow, trees: Sequence[Score]) -> ResultRow:
+    row["trees"] = [tree.to_dict() for tree in trees]
+    return row
 
 
 class FunctionScorer(Scorer):
@@ -482,7 +484,7 @@ class SandboxScorer(FunctionScorer):
         self.scores_chunks = settings.reuse and not self.takes_groups
         if self.sandbox.is_rubric:  # as without a sandbox; the level isn't part of a fingerprint
             self.fingerprint = self.function.fingerprint
-            self.gates = self.sandbox.gates
+            self.gates, self.rubrics = self.sandbox.gates, self.sandbox.rubrics
 
     def close(self) -> None:
         """Close the sandbox; calls that are running end at once, without a result."""

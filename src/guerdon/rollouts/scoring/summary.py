@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -230,6 +230,7 @@ class Summary:
         gates: The paths of the rubrics that can stop an evaluation.
         passing: The score from which a row counts as passed; None counts none.
         groups: The summary of the groups; None if groups don't matter.
+        rubrics: The names of the classes of rubrics by path.
         most: How many parts and kinds of failures there may be by name; None for `MAX_PARTS`. That
             of a chunk has no limit, or merging it would count others as "(others)" than counting
             its rows.
@@ -250,6 +251,7 @@ class Summary:
     gates: tuple[str, ...] = ()
     passing: float | None = None
     groups: GroupSummary | None = None
+    rubrics: Mapping[str, str] = field(default_factory=dict)
     most: float | None = None
     rows: int = 0
     failed: int = 0
@@ -328,6 +330,7 @@ class Summary:
                 name: {"mean": mean.value, "rows": mean.count}
                 for name, mean in self.components.items()
             },
+            **({"rubrics": dict(self.rubrics)} if self.rubrics else {}),
             "stopped": {gate: self.stopped[gate] for gate in self.gates},
             "failures": dict(self.failures),
             "first_failures": self.first_failures,
