@@ -389,7 +389,7 @@ class _Checks:
             what = f"rubric {path!r}" if path else "the rubric"
             raise _Found(
                 f"the fingerprint of {what} changed while the episode ran: `forward` changes an "
-                "attribute that is an argument of __init__ or tunable; keep what changes in "
+                "attribute that is tunable, or one in state_names; keep what changes in "
                 "another attribute"
             )
 

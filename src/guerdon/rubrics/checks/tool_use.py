@@ -6,7 +6,7 @@ The rubrics score the steps of a `ToolEnvironment` and the turns of recorded con
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from guerdon._validation import (
     check_choice,
@@ -272,13 +272,21 @@ class ToolCost(Rubric):
         0.1
     """
 
-    score_range = (0.0, 1.0)
-    maximum = Checked(check_number, low=0, low_open=True)
+    state_names: ClassVar[tuple[str, ...]] = ("maximum",)
+    score_range: tuple[float, float] = (0.0, 1.0)
 
     def __init__(self, maximum: float = 1.0) -> None:
         super().__init__()
         self.maximum = maximum
-        self.score_range = (0.0, self.maximum)
+
+    @property
+    def maximum(self) -> float:
+        """The highest score."""
+        return self.score_range[1]
+
+    @maximum.setter
+    def maximum(self, value: float) -> None:
+        self.score_range = (0.0, check_number("maximum", value, low=0, low_open=True))
 
     def forward(self, action: Any, observation: Any) -> float:
         """Return the cost of the step."""
