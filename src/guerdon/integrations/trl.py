@@ -46,6 +46,7 @@ from guerdon.rollouts.playing.observations import observation_text
 from guerdon.rubrics.containers import WeightedSum
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
+from guerdon.rubrics.state import classes_of
 from guerdon.types.action import Action
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.observation import Observation
@@ -616,7 +617,7 @@ class _ToolEnvironment:
 
     def __init__(self, env: MakeEnv, observation_text: ToText, game: LocalEnvironment) -> None:
         self._env, self._observation_text = env, observation_text
-        names = [name for name, _ in game.environment.rubric.named_rubrics()]
+        names = classes_of(game.environment.rubric)
         self._components: dict[str, float | None] = dict.fromkeys(names)
         self._episode = _Episode(self._observation_text)
         self._use(game)

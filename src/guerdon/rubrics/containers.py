@@ -109,7 +109,8 @@ class Container(Rubric):
                 if is_generic(name):
                     raise InvalidArgumentError(f"{name!r} can't be the name of rubric {place}")
                 self._aliases = {**self._aliases, generic: name}
-            setattr(self, name, as_rubric(rubric))
+            self._adopt(name, as_rubric(rubric))
+            self.__dict__[name] = self._children[name]
 
     def _child(self, name: str) -> Rubric | None:
         return super()._child(self._aliases.get(name, name))
@@ -227,8 +228,8 @@ class Gate(Container):
             `score_range`, if it declares one. A score that is less than 1e-9 below it passes.
 
     Raises:
-        InvalidArgumentError: `threshold` is outside of what is accepted, or there are several
-            rubrics.
+        InvalidArgumentError: `threshold` is outside of what is accepted.
+        RubricError: The mapping doesn't have one rubric.
     """
 
     _generic = "rubric"
@@ -241,10 +242,7 @@ class Gate(Container):
         self, rubric: RubricLike | Mapping[str, RubricLike], threshold: float = 1.0
     ) -> None:
         super().__init__()
-        named = named_rubrics(rubric if _is_mapping(rubric) else {"rubric": rubric})
-        if len(named) != 1:
-            raise InvalidArgumentError(f"`rubric` must be one rubric, got {list(named)}")
-        self._add(named)
+        self._add(named_rubrics(rubric if _is_mapping(rubric) else {"rubric": rubric}))
         self.threshold = threshold
 
     def _limits(self) -> dict[str, float]:
@@ -583,7 +581,6 @@ def named_rubrics(rubrics: Any) -> dict[str, RubricLike]:
 
     Raises:
         InvalidArgumentError: It is neither a mapping nor a list.
-        RubricDefinitionError: A name is not a string.
     """
     if not isinstance(rubrics, Iterable) or isinstance(rubrics, str):
         raise InvalidArgumentError(
@@ -591,9 +588,6 @@ def named_rubrics(rubrics: Any) -> dict[str, RubricLike]:
         )
     if not isinstance(rubrics, Mapping):
         return {f"rubric_{place}": rubric for place, rubric in enumerate(rubrics)}
-    for name in rubrics:
-        if not isinstance(name, str):
-            raise RubricDefinitionError(f"the name of a rubric must be a string, got {shown(name)}")
     return dict(rubrics)
 
 
@@ -650,15 +644,6 @@ def check_range(rubric: Rubric, declared: Any) -> tuple[float, float] | None:
 def with_zero(declared: tuple[float, float] | None) -> tuple[float, float] | None:
     """Return a range with 0.0 in it, the score of a rubric that others stop; None is unknown."""
     return None if declared is None else (min(0.0, declared[0]), max(0.0, declared[1]))
-
-
-def titles_of(rubric: Rubric) -> dict[str, str]:
-    """Return the names of the classes below a rubric by path; a shared rubric has all its paths."""
-    titles = {}
-    for name, child in rubric._children.items():
-        titles[name] = child._title()
-        titles |= {f"{name}.{path}": title for path, title in titles_of(child).items()}
-    return titles
 
 
 def gates_of(rubric: Rubric) -> Iterator[str]:

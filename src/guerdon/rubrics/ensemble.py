@@ -13,7 +13,7 @@ from guerdon.errors import InvalidArgumentError, RubricError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.containers import Container
 from guerdon.rubrics.evaluation import adaptive, score_child, score_children
-from guerdon.rubrics.function import RubricLike, as_rubric
+from guerdon.rubrics.function import RubricLike
 from guerdon.rubrics.recording import is_pending
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
@@ -90,8 +90,7 @@ class Ensemble(Container):
         agree: float | None = None,
     ) -> None:
         super().__init__()
-        for index, rubric in enumerate(rubrics):
-            setattr(self, f"rubric_{index}", as_rubric(rubric))
+        self._add({f"rubric_{index}": rubric for index, rubric in enumerate(rubrics)})
         if not self._children:
             raise InvalidArgumentError("`rubrics` must contain at least one rubric")
         self.disagreement = Disagreement()

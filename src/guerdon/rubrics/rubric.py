@@ -50,9 +50,6 @@ _OWN_NAMES = frozenset(
     ("_children", "_parents", "_traits", "_mode", "_pre_hooks", "_hooks", "_log")
 )
 
-# How many items of a container, at each level, are searched for rubrics.
-MOST_HIDDEN = 64
-
 
 class HookHandle:
     """Removes a hook; also a context manager that removes it at its end.
@@ -321,8 +318,7 @@ class Rubric(metaclass=RubricMeta):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name, value in vars(cls).items():
-            if callable(getattr(Rubric, name, None)) and not name.startswith("__"):
-                cls._refuse_hiding(name, value)
+            _refuse_hiding(cls, name, value)
         written = cls.__dict__.get("__call__")
         if written is not None:
             cls._written_calls = (written, *cls._written_calls)
@@ -652,29 +648,13 @@ class Rubric(metaclass=RubricMeta):
                     f"remove it, not {type(value).__name__}"
                 )
             self._release(name)
-        elif callable(getattr(type(self), name, None)) or name in _OWN_NAMES:
-            self._refuse_hiding(name, value)
+        elif hasattr(Rubric, name) or name in _OWN_NAMES:
+            _refuse_hiding(type(self), name, value)
         object.__setattr__(self, name, value)
         if children is not None and name in self._configures:
             self._reconfigured()
         elif name not in self._of_episodes and "_first" in self.__dict__:
             self._assigned(name, value)
-
-    @classmethod
-    def _refuse_hiding(cls, name: str, value: Any) -> None:
-        """Reject an attribute that would replace a method of the framework, or what it keeps.
-
-        Raises:
-            RubricDefinitionError: It would.
-        """
-        is_method = name not in _OWN_NAMES
-        if is_method and (callable(value) or isinstance(value, classmethod)):
-            return  # another method
-        if not is_method or cls._is_reserved(name):
-            raise RubricDefinitionError(
-                f"{cls.__name__}.{name} would hide an attribute of Rubric, which needs it; choose "
-                f"another name, such as `{name.strip('_')}_value`"
-            )
 
     def _assigned(self, name: str, value: Any) -> None:
         """Note whether an attribute that was assigned is configuration or the state of an episode.
@@ -854,6 +834,21 @@ class Rubric(metaclass=RubricMeta):
             child._parents[id(self)] = self
 
 
+def _refuse_hiding(kind: type, name: str, value: Any) -> None:
+    """Reject an attribute that would replace a method of `Rubric`, or what it keeps.
+
+    Raises:
+        RubricDefinitionError: It would.
+    """
+    is_method = callable(getattr(Rubric, name, None)) and name[:2] != "__"
+    is_replaced = callable(value) or isinstance(value, classmethod)
+    if name in _OWN_NAMES or (is_method and not is_replaced):
+        raise RubricDefinitionError(
+            f"{kind.__name__}.{name} would hide an attribute of Rubric, which needs it; choose "
+            f"another name, such as `{name.strip('_')}_value`"
+        )
+
+
 def _refuse_hidden_rubrics(rubric: Rubric, name: str, value: Any, depth: int = 3) -> None:
     """Reject a plain container with rubrics that are no children: no score would show them.
 
@@ -862,7 +857,7 @@ def _refuse_hidden_rubrics(rubric: Rubric, name: str, value: Any, depth: int = 3
     """
     if not isinstance(value, (list, tuple, dict, set, frozenset, deque)):
         return
-    for item in islice(value.values() if isinstance(value, dict) else value, MOST_HIDDEN):
+    for item in islice(value.values() if isinstance(value, dict) else value, 64):  # of many words
         if not isinstance(item, Rubric):
             if depth:
                 _refuse_hidden_rubrics(rubric, name, item, depth - 1)

@@ -145,7 +145,8 @@ def is_evaluated(rubric: Any) -> bool:
     while frame is not None:
         code = frame.f_code
         if frame.f_globals.get("__name__") in _EVALUATORS or (
-            code.co_name in _IN_EPISODES and frame.f_locals.get(code.co_varnames[0]) is rubric
+            code.co_name in _IN_EPISODES
+            and frame.f_locals.get(next(iter(code.co_varnames), "")) is rubric
         ):
             return True
         frame = frame.f_back
@@ -410,9 +411,13 @@ class _Reader:
         if own or not _is_own(kind.__module__):
             return [kind.__qualname__, kind.__module__, _module(kind.__module__) if own else ""]
         parts = [kind.__qualname__, _module(kind.__module__), _source(kind)]
+        # What instances share and change, such as a list, is state; the source has how it begins.
+        shared = (list, dict) if hasattr(kind, "_find_traits") else ()
         for name, member in sorted(vars(kind).items()):
             parts += [self.value(function) for function in _functions_of(member)]
-            if not name.startswith("__") and not callable(member) and fits_json(member):
+            if name.startswith("__") or callable(member) or isinstance(member, shared):
+                continue
+            if fits_json(member):
                 parts.append(f"{name}={self.value(member)}")
         return parts
 
@@ -521,6 +526,11 @@ def describe(rubric: Any, path: str = "", parent: Any | None = None) -> Iterator
     }
     for child_name, child in rubric.named_children():
         yield from describe(child, f"{path}.{child_name}" if path else child_name, rubric)
+
+
+def classes_of(rubric: Any) -> dict[str, str]:
+    """Return the names of the classes below a rubric by path; a shared one has all its paths."""
+    return {node["path"]: node["rubric"] for node in describe(rubric) if node["path"]}
 
 
 def _first_line(thing: object) -> str | None:

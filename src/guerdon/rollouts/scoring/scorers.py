@@ -16,14 +16,14 @@ from guerdon._thresholds import is_zero
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
-from guerdon.rubrics.containers import gates_of, titles_of
+from guerdon.rubrics.containers import gates_of
 from guerdon.rubrics.copies import ROLLOUTS, RubricCopies
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.function import RewardFunction, failed
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
-from guerdon.rubrics.state import fingerprint_of
+from guerdon.rubrics.state import classes_of, fingerprint_of
 from guerdon.sandbox.protocol import Limits
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import conversation_problems
@@ -162,7 +162,7 @@ class RubricScorer(Scorer):
         super().__init__()
         self.rubric = rubric
         self.gates = tuple(gates_of(rubric))
-        self.rubrics = titles_of(rubric)
+        self.rubrics = classes_of(rubric)
         self._keeps_trees = keeps_trees
         self.fingerprint = rubric.fingerprint()
         traits = rubric._find_traits()

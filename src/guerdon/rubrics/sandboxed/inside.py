@@ -21,7 +21,7 @@ from typing import Any
 
 from guerdon._loading import DIGEST, load_object, module_of_text, object_in, split_spec
 from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
-from guerdon.rubrics.containers import gates_of, titles_of
+from guerdon.rubrics.containers import gates_of
 from guerdon.rubrics.functions.conversion import ConversationReplay, as_reward_function
 from guerdon.rubrics.functions.function import Mode, RewardFunction, failed
 from guerdon.rubrics.functions.loading import is_factory, reward_of
@@ -38,6 +38,7 @@ from guerdon.rubrics.sandboxed.messages import (
     write_refusal,
     write_reply,
 )
+from guerdon.rubrics.state import classes_of
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import Message
 
@@ -245,7 +246,7 @@ def describe(reward: Rubric | RewardFunction) -> Description:
         name=str(function.__name__)[:1000],
         is_rubric=isinstance(reward, Rubric),
         gates=tuple(gates_of(reward)) if isinstance(reward, Rubric) else (),
-        rubrics=titles_of(reward) if isinstance(reward, Rubric) else {},
+        rubrics=classes_of(reward) if isinstance(reward, Rubric) else {},
         parameters=function.parameters,
         fingerprint=reward.fingerprint() if isinstance(reward, Rubric) else function.fingerprint,
     )
