@@ -18,9 +18,9 @@ from collections.abc import (
     Sequence,
 )
 from operator import mul
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeAlias
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
-from guerdon._thresholds import is_zero, reaches
+from guerdon._thresholds import TOLERANCE, is_zero, reaches
 from guerdon._validation import check_number, shown
 from guerdon.errors import (
     InvalidArgumentError,
@@ -102,7 +102,7 @@ class Container(Rubric):
         self.__dict__["_children"] = dict(ordered)
 
     def _add(self, named: Mapping[str, RubricLike]) -> None:
-        """Add children in order; one with a name of its own is also ``rubric_0`` and so on."""
+        """Add children in order; the path of one with a name is also ``rubric_0`` and so on."""
         for place, (name, rubric) in enumerate(named.items()):
             generic = self._generic.format(place)
             if name != generic:
@@ -114,14 +114,6 @@ class Container(Rubric):
 
     def _child(self, name: str) -> Rubric | None:
         return super()._child(self._aliases.get(name, name))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(self._aliases.get(name, name), value)
-
-    if not TYPE_CHECKING:  # where it would hide misspelled attributes
-
-        def __getattr__(self, name: str) -> Rubric:
-            return object.__getattribute__(self, self._aliases.get(name, name))
 
     def _place(self, name: str) -> float:
         """The place of a child among the others: that of ``rubric_3`` is 3."""
@@ -176,10 +168,13 @@ class Sequential(Container):
         self._add(named_rubrics(rubrics[0] if is_named else rubrics))
 
     def _combine(self, scores: Sequence[float]) -> float:
-        last = scores[-1] if scores else 1.0
-        if is_zero(last) and last != 0.0 and len(scores) < len(self._children):
-            return StepScore(0.0, stamp=None)  # an earlier one scored 0 but for rounding
-        return last
+        if not scores:
+            return 1.0
+        last = scores[-1]
+        if last > TOLERANCE or last == 0.0 or not is_zero(last):
+            return last
+        # An earlier one that scored 0 but for rounding has stopped it.
+        return last if len(scores) == len(self._children) else StepScore(0.0, stamp=None)
 
     def _range(self) -> tuple[float, float] | None:
         children = list(self._children.values())
@@ -254,7 +249,7 @@ class Gate(Container):
     def _combine(self, scores: Sequence[float]) -> float:
         if len(scores) != 1:
             self._only_child()  # raises
-        if reaches(scores[0], self.threshold):
+        if scores[0] >= self.threshold - TOLERANCE:  # reaches, without the call
             return scores[0]
         self.explain("%.6g is under the threshold of %.6g", scores[0], self.threshold)
         return 0.0

@@ -648,12 +648,15 @@ class Rubric(metaclass=RubricMeta):
                     f"remove it, not {type(value).__name__}"
                 )
             self._release(name)
+        elif name in self._of_episodes:  # in the hot path of an author's `forward`
+            object.__setattr__(self, name, value)
+            return
         elif hasattr(Rubric, name) or name in _OWN_NAMES:
             _refuse_hiding(type(self), name, value)
         object.__setattr__(self, name, value)
         if children is not None and name in self._configures:
             self._reconfigured()
-        elif name not in self._of_episodes and "_first" in self.__dict__:
+        elif "_first" in self.__dict__ and name not in self._children:
             self._assigned(name, value)
 
     def _assigned(self, name: str, value: Any) -> None:
@@ -667,7 +670,7 @@ class Rubric(metaclass=RubricMeta):
             return
         _refuse_hidden_rubrics(self, name, value)
         values = self.__dict__["_first"]
-        if values is not None and name[:1] != "_" and name not in self._children:
+        if values is not None and name[:1] != "_":
             self.__dict__["_first"] = {**values, name: kept(value)}
 
     def __delattr__(self, name: str) -> None:

@@ -111,8 +111,10 @@ class Scorer(ABC):
     def _add_gates(self, row: ResultRow) -> None:
         """Add the gates that stopped a row, if it is valid: those that scored 0."""
         if (score := row["score"]) is not None:
-            values = {**row.get("step_components", [row["components"]])[-1], "": score}
-            stopped_by = [gate for gate in self.gates if gate in values and is_zero(values[gate])]
+            components = row.get("step_components", (row["components"],))[-1]
+            stopped_by = [
+                gate for gate in self.gates if is_zero(components.get(gate, 1.0) if gate else score)
+            ]
             if stopped_by:
                 row["stopped_by"] = stopped_by
 
