@@ -31,6 +31,7 @@ FLOORS = {
     "_patterns": 1,
     "_ray": 1,
     "_registry": 1,
+    "_thresholds": 1,
     "_problems": 1,
     "_validation": 1,
     "_work_clock": 1,

@@ -524,7 +524,7 @@ def test_score_credit_gdpo_takes_the_weights_of_a_rubric(inside, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     rows = scored_rows(tmp_path)
     # Sums over the turns: words 1.5, 0, 1.5, with the weight 2; turns 1, 0, 3, with the weight 1.
-    assert [row["component_sums"] for row in rows] == [
+    assert [row["components"] for row in rows] == [
         {"rubric_0": 1.5, "rubric_1": 1.0},
         {"rubric_0": 0.0, "rubric_1": 0.0},
         {"rubric_0": 1.5, "rubric_1": 3.0},

@@ -911,6 +911,8 @@ def test_check_environment_an_action_class_whose_validator_does_not_end_is_repor
 
 def test_check_environment_reports_a_rubric_whose_fingerprint_moves():
     class Counting(Rubric):
+        tunable = ("seen",)
+
         def __init__(self, seen=0):
             super().__init__()
             self.seen = seen

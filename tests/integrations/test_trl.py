@@ -224,7 +224,6 @@ def test_reward_func_scores_all_turns_of_a_completion():
     func, log = reward_func(WeightedSum([Words()], [1.0]), name="words"), Log()
     assert called(func, [turns], **log.hooks) == [2.0]
     assert log.columns["words/rubric_0"] == [2.0]
-    assert log.columns["words/rubric_0/mean"] == [1.0]
 
 
 def test_reward_func_scores_async_rewards_concurrently():

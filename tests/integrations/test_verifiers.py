@@ -88,7 +88,7 @@ async def test_reward_scores_the_trace_and_records_components_and_steps(v1, judg
     trace = Trace("2 × 2?", "A: 4", "6 × 7?", "*A: 41", "Sure?", "*A: 42")
     assert await score(task=Problem(), trace=trace) == 1.0
     assert (score.__name__, score.weight) == ("solved", 2.0)
-    assert trace.metrics == {"solved/rubric_0": 1.0, "solved/rubric_1": 1.0}
+    assert trace.metrics == {"solved/rubric_0": 2.0, "solved/rubric_1": 1.0}
     about = {"fingerprint": tree(judge).fingerprint(), "step_rewards": {"3": 0.0, "5": 2.0}}
     assert trace.info == {"guerdon": {"solved": about}}
 

@@ -41,10 +41,10 @@ class Contains(Rubric):
 
     def __init__(self, rubric):
         super().__init__()
-        self.inner = [rubric]
+        self.inner = SimpleNamespace(rubric=rubric)
 
     def forward(self, action, observation):
-        return self.inner[0](action, observation)
+        return self.inner.rubric(action, observation)
 
 
 def replayed(rubric):

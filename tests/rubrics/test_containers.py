@@ -158,7 +158,9 @@ def test_gate_passes_above_the_threshold_with_the_score_itself():
 
 
 def test_gate_returns_zero_below_the_threshold():
-    assert Gate(Fixed(math.nextafter(0.5, 0)), threshold=0.5)(None, None) == 0.0
+    assert Gate(Fixed(0.5 - 1e-8), threshold=0.5)(None, None) == 0.0
+    rounded = math.nextafter(0.5, 0)
+    assert Gate(Fixed(rounded), threshold=0.5)(None, None) == rounded
 
 
 def test_gate_threshold_is_one_by_default():
@@ -259,14 +261,16 @@ def test_weighted_sum_keeps_the_old_weights_if_new_ones_are_rejected(weights):
 @pytest.mark.parametrize(("rubrics", "weights"), [(2, 1), (1, 2), (0, 1)])
 def test_weighted_sum_requires_one_weight_per_rubric(rubrics, weights):
     with pytest.raises(
-        ValueError, match=f"must match the rubrics, got {rubrics} rubrics and {weights} weights"
+        ValueError, match=f"one number per rubric, got {rubrics} rubrics and {weights} weights"
     ):
         WeightedSum([Fixed() for _ in range(rubrics)], [1.0] * weights)
 
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, True, None, "0.5"])
 def test_weighted_sum_rejects_a_weight_that_is_not_a_finite_number(weight):
-    with pytest.raises(InvalidArgumentError, match=r"`weights\[1\]` must be a finite number"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"`weights\['rubric_1'\]` must be a finite number"
+    ):
         WeightedSum([Fixed(), Fixed()], [1.0, weight])
 
 

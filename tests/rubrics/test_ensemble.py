@@ -113,9 +113,9 @@ def test_ensemble_disagreement_is_in_the_row_of_a_rollout():
     ],
 )
 def test_ensemble_agree_is_the_lowest_accepted_agreement(reduce, scores, agreement):
-    ensemble = of(*scores, reduce=reduce, agree=agreement - 1e-9)
+    ensemble = of(*scores, reduce=reduce, agree=agreement)
     ensemble(None, None)
-    ensemble.agree = min(agreement + 1e-9, 1.0)
+    ensemble.agree = min(agreement + 1e-8, 1.0)
     if agreement < 1:
         with pytest.raises(RubricError, match=f"have an agreement of {agreement:.3g}, wanted at"):
             ensemble(None, None)

@@ -155,23 +155,19 @@ async def test_replay_async_accepts_a_sync_tree_and_any_iterable():
 # Components
 
 
-def test_replay_components_are_those_of_the_last_step_with_the_means():
+def test_replay_components_are_added_up_over_the_steps():
     done = replayed(two(), 0.25, 0.75)
-    assert done.components() == {
-        "rubric_0": 0.75, "rubric_1": 0.5, "rubric_0/mean": 0.5, "rubric_1/mean": 0.5,
-    }  # fmt: skip
+    assert done.components() == {"rubric_0": 1.0, "rubric_1": 1.0}
 
 
-def test_replay_components_of_one_step_have_no_means():
+def test_replay_components_of_one_step_are_its_own():
     assert replayed(two(), 0.25).components() == {"rubric_0": 0.25, "rubric_1": 0.5}
 
 
-def test_replay_components_that_only_some_steps_have_are_averaged_over_those():
+def test_replay_components_that_only_some_steps_have_are_added_up_over_those():
     done = Replay()
     done.steps = [{"a": 1.0, "b": 2.0}, {"a": 0.0}, {"b": 4.0, "c": 1.0}]
-    assert done.components() == {
-        "b": 4.0, "c": 1.0, "a/mean": 0.5, "b/mean": 3.0, "c/mean": 1.0,
-    }  # fmt: skip
+    assert done.components() == {"a": 1.0, "b": 6.0, "c": 1.0}
     assert done.steps[-1] == {"b": 4.0, "c": 1.0}
 
 

@@ -555,13 +555,13 @@ def place(request, monkeypatch):
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("wrap", [lambda rubric: rubric, as_reward_function])
-def test_fingerprint_distinguishes_the_rubrics_that_a_function_or_a_list_contains(wrap):
+def test_fingerprint_distinguishes_the_rubrics_that_a_function_or_an_object_contains(wrap):
     def closing_over(rubric):
         wrapped = wrap(rubric)
         return reward_function(lambda messages: wrapped(messages))
 
     def containing(rubric):
-        return Contains([wrap(rubric)])
+        return Contains(Holds(wrap(rubric)))
 
     for contain in (closing_over, containing):
         one, same, other = (as_rubric(contain(RegexMatch(each))) for each in ("a", "a", "b"))
@@ -569,10 +569,10 @@ def test_fingerprint_distinguishes_the_rubrics_that_a_function_or_a_list_contain
 
 
 @pytest.mark.usefixtures("place")
-def test_fingerprint_does_not_change_by_use_of_a_rubric_in_a_list():
-    rubric, member = Contains([RegexMatch("a")]), RegexMatch("a")
+def test_fingerprint_does_not_change_by_use_of_a_rubric_in_an_object():
+    rubric, member = Contains(Holds(RegexMatch("a"))), RegexMatch("a")
     member("abc", None)
-    assert Contains([member]).fingerprint() == rubric.fingerprint()
+    assert Contains(Holds(member)).fingerprint() == rubric.fingerprint()
 
 
 @pytest.mark.edge
@@ -583,6 +583,13 @@ def test_fingerprint_is_stable_without_source(tmp_path: pathlib.Path):
 
 
 # What a fingerprint can take -------------------------------------------------------------------
+
+
+class Holds:
+    """Holds a rubric, which is no child."""
+
+    def __init__(self, rubric):
+        self.rubric = rubric
 
 
 class Contains(Rubric):

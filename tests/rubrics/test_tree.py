@@ -199,7 +199,7 @@ def test_weighted_sum_rejects_a_child_without_a_weight():
 def test_gate_without_its_child_is_an_error():
     rubric = Gate(Fixed())
     rubric.rubric = None
-    with pytest.raises(Exception, match="a Gate has one child, 'rubric'; this one has \\[\\]"):
+    with pytest.raises(Exception, match="a Gate has one child; this one has \\[\\]"):
         rubric(None, None)
 
 

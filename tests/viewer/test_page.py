@@ -261,9 +261,19 @@ def test_rollout_that_failed_opens_at_the_step_that_failed(show, serve, has_tree
     assert side.locator("h2").inner_text() == "Step 1"
     assert ("OSError: x" if has_trees else "0.500") in side.inner_text()
     go(page, "#view=rollout&row=0&step=2")
-    assert side.locator(".tree").count() == 0
-    about = "was not scored" if has_trees else "components of step 1 only"
+    assert side.locator(".tree").count() == (0 if has_trees else 1)
+    about = "was not scored" if has_trees else "components of the whole rollout"
     assert about in side.inner_text()
+
+
+def test_rollout_shows_the_components_of_each_step(show, serve):
+    scored = row("a", 1.5, components={"right": 1.0, "long": 1.0}, step_rewards=[0.5, 1.0],
+                 step_components=[{"right": 0.25, "long": 1.0}, {"right": 0.75}])  # fmt: skip
+    page = show(serve([scored]), "#view=rollout&row=0&step=0")
+    for step, values in ((0, ["0.500", "0.250", "1.000"]), (1, ["1.000", "0.750"])):
+        go(page, f"#view=rollout&row=0&step={step}")
+        assert texts_of(page, ".tree .value") == values
+        assert "From the components of this step." in page.locator(".side").inner_text()
 
 
 def test_rollout_with_a_handled_failure_has_its_number(show, serve):

@@ -31,6 +31,7 @@ from guerdon.rollouts.comparing.comparison import (
 )
 from guerdon.rollouts.comparing.group_comparison import GroupComparison
 from guerdon.rollouts.scoring.summary import Mean
+from guerdon.types.score import named_path
 
 
 def diff(
@@ -176,12 +177,14 @@ def _scores(found: Comparison) -> Table:
 
 def _components(found: Comparison) -> Table:
     components = table("mean of component", "before", "after", "difference", numbers=True)
+    rubrics = {**found.before.rubrics, **found.after.rubrics}
     for name, movement in found.components.items():
+        label = cell(named_path(name, rubrics))
         if movement.both:
-            components.add_row(cell(name), *_means(movement))
+            components.add_row(label, *_means(movement))
             continue
         means = (each.components.get(name, Mean()) for each in (found.before, found.after))
-        components.add_row(cell(name), *(number(mean.value) for mean in means), "")
+        components.add_row(label, *(number(mean.value) for mean in means), "")
     return components
 
 

@@ -30,6 +30,7 @@ from guerdon.rollouts.scoring.job import ENGINES, ScoringJob, ScoringReport
 from guerdon.rollouts.scoring.scorers import SandboxSettings
 from guerdon.rollouts.scoring.summary import GroupStats, GroupSummary, Mean, Summary
 from guerdon.sandbox.protocol import Limits
+from guerdon.types.score import named_path
 
 
 def score(
@@ -337,12 +338,13 @@ def _lines(summaries: list[Summary]) -> Iterator[tuple[str | Text, list[str]]]:
         yield "[bold]mean of component[/]", []
     for name in whole.components:
         means = (each.components.get(name, Mean()) for each in summaries)
-        yield cell(f"  {name}"), [number(mean.value) for mean in means]
+        yield cell(f"  {named_path(name, whole.rubrics)}"), [number(mean.value) for mean in means]
     if whole.gates:
         yield "[bold]stopped by gate[/]", []
     for gate in whole.gates:
         counts = [f"{each.stopped[gate]:,}" for each in summaries]
-        yield cell(f"  {gate or 'the reward itself'}"), counts
+        label = named_path(gate, whole.rubrics) or "the reward itself"
+        yield cell(f"  {label}"), counts
 
 
 def _last_lines(report: ScoringReport, job: ScoringJob) -> str:

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from guerdon._problems import Problem, validated_state, validation_error
+from guerdon._thresholds import TOLERANCE
 from guerdon._validation import is_finite, shown
 from guerdon.config.annotations import convert
 from guerdon.config.schedules import Schedule
@@ -45,7 +46,7 @@ class StageCondition(BaseModel):
     Attributes:
         episodes: How many episodes ended in the stage, at least.
         component: A component whose mean counts.
-        mean_above: What its mean must exceed.
+        mean_above: What its mean must exceed, by more than 1e-9.
         over: Over how many episodes: the last ones in the stage that have the component, from 1 to
             10,000. Before there are that many, the condition is false.
     """
@@ -230,7 +231,8 @@ class Curriculum:
         if len(self._recent) < until.over:
             return False
         # The sign of this sum is exact, unlike that of a rounded mean; scaling prevents overflow.
-        above = chain(self._recent, repeat(-until.mean_above, until.over))
+        bar = (-until.mean_above, -TOLERANCE)
+        above = chain(self._recent, *(repeat(part, until.over) for part in bar))
         return math.fsum(value * 2.0**-16 for value in above) > 0
 
     def state_dict(self) -> dict[str, Any]:

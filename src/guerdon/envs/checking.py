@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from guerdon._background import as_asyncio, background_loop
+from guerdon._thresholds import reaches
 from guerdon._validation import check_integer, check_seconds, summarize
 from guerdon.envs.environment import COMPONENTS, ERROR
 from guerdon.envs.lock_watch import lock_watch
@@ -388,7 +389,7 @@ class _Checks:
             what = f"rubric {path!r}" if path else "the rubric"
             raise _Found(
                 f"the fingerprint of {what} changed while the episode ran: `forward` changes an "
-                "attribute that is an argument of __init__ or tunable; keep what changes in "
+                "attribute that is tunable, or one in state_names; keep what changes in "
                 "another attribute"
             )
 
@@ -398,7 +399,9 @@ class _Checks:
             values = {"": seen["reward"], **(seen["metadata"].get(COMPONENTS) or {})}
             for path, value in values.items():
                 declared = ranges.get(path)
-                if declared is None or value is None or declared[0] <= value <= declared[1]:
+                if declared is None or value is None:
+                    continue
+                if reaches(value, declared[0]) and reaches(declared[1], value):
                     continue
                 what = f"rubric {path!r}" if path else "the reward"
                 raise _Found(

@@ -20,6 +20,7 @@ from guerdon.rubrics.function import RubricLike
 from guerdon.rubrics.functions.conversion import as_reward, as_reward_function
 from guerdon.rubrics.functions.loading import load_reward
 from guerdon.rubrics.rubric import Rubric
+from guerdon.rubrics.state import classes_of
 from guerdon.types.evaluate_result import EvaluateResult
 
 RewardLike: TypeAlias = "RubricLike | str | Path"
@@ -70,7 +71,7 @@ class ConversationReward:
         self.is_async = self.function.is_async
         self.names: list[str] = []
         if isinstance(self._reward, Rubric):
-            self.names = [name for name, _ in self._reward.named_rubrics()]
+            self.names = list(classes_of(self._reward))
         logger.info("the reward is %s, fingerprint %s", self.function.__name__, self.fingerprint)
 
     def _open(self, path: str) -> Rubric:

@@ -43,7 +43,7 @@ def resources_server(
     the prompt are not steps. The fields of the task, and those of its ``verifier_metadata``, are
     the columns of the row.
 
-    The answer has ``reward/{name}`` for each component of the tree at the last turn, null if it was
+    The answer has ``reward/{name}`` for each component of the tree over the turns, null if it was
     not reached, ``mask_sample``, ``failure_reason`` and ``reward_fingerprint``. With a
     `WeightedSum`, ``reward_components`` contains what each child adds to the reward; otherwise it
     is null.
@@ -135,13 +135,8 @@ def _outcome(result: EvaluateResult, tree: Any, on_invalid: OnInvalid) -> dict[s
 
 
 def _added(tree: WeightedSum, result: EvaluateResult) -> dict[str, float]:
-    """What each child adds to the score, which is a sum over the steps."""
-    metrics: Any = result.metrics
-    steps = len(result.step_outputs or ())
-    return {
-        name: weight * steps * metrics.get(f"{name}/mean", metrics[name])
-        for (name, _), weight in zip(tree.named_children(), tree.weights, strict=True)
-    }
+    """What each child adds to the score."""
+    return {name: tree._weight_of(name) * result.metrics[name] for name, _ in tree.named_children()}
 
 
 # Messages ----------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from guerdon.errors import EnvError, InvalidActionError
 from guerdon.integrations.stepping import failure_reason
 from guerdon.rollouts.playing.adapters import adapter_of, read_result
 from guerdon.rollouts.playing.observations import observation_text
+from guerdon.rubrics.state import classes_of
+from guerdon.rubrics.step_rewards import exact_sum
 
 # What a text of a data set or of a caller has in the place of an observation.
 OBSERVATION = "{observation}"
@@ -120,9 +122,9 @@ class TextEpisode:
 
     def component_sums(self) -> dict[str, float | None]:
         """Return the sum over the steps of each component of the tree; None if never reached."""
-        names = [name for name, _ in self.environment.rubric.named_rubrics()]
+        names = classes_of(self.environment.rubric)
         reached = {name: [each[name] for each in self.components if name in each] for name in names}
-        return {name: sum(scores) if scores else None for name, scores in reached.items()}
+        return {name: exact_sum(scores) if scores else None for name, scores in reached.items()}
 
 
 def with_observation(prompt: str | Sequence[Mapping[str, Any]], text: str) -> Any:

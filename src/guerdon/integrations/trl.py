@@ -47,6 +47,7 @@ from guerdon.rubrics.containers import WeightedSum
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.functions.libraries import from_trl
 from guerdon.rubrics.functions.placement import Misfit, place_outputs, places_of
+from guerdon.rubrics.state import classes_of
 from guerdon.types.action import Action
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.observation import Observation
@@ -362,7 +363,8 @@ def reward_funcs(
     joint = _Joint(weighted_sum, ground_truth)
     is_async = any(isinstance(part, _AsyncRewardFunc) for part in joint.parts)
     kind = _AsyncColumn if is_async else _Column
-    return [kind(joint, index) for index in range(len(joint.parts))], weighted_sum.weights
+    weights = [weighted_sum._weight_of(name) for name, _ in weighted_sum.named_children()]
+    return [kind(joint, index) for index in range(len(joint.parts))], weights
 
 
 class _Joint:
@@ -616,7 +618,7 @@ class _ToolEnvironment:
 
     def __init__(self, env: MakeEnv, observation_text: ToText, game: LocalEnvironment) -> None:
         self._env, self._observation_text = env, observation_text
-        names = [name for name, _ in game.environment.rubric.named_rubrics()]
+        names = classes_of(game.environment.rubric)
         self._components: dict[str, float | None] = dict.fromkeys(names)
         self._episode = _Episode(self._observation_text)
         self._use(game)

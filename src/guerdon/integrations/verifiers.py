@@ -47,7 +47,7 @@ def reward(
     steps. The fields of the task's data are the columns of the row. A reward that fails raises, so
     that verifiers records the error, ``trace.ok`` is False and ``trace.rewards[name]`` is None.
 
-    Each component of the tree at the last turn becomes a metric ``name/component``, None if it was
+    Each component of the tree over the turns becomes a metric ``name/component``, None if it was
     not reached. ``trace.info["guerdon"]`` has the fingerprint of the reward and the rewards of the
     steps, which are the turns that the model sampled. A step output for any other turn is left out,
     with a warning.

@@ -502,8 +502,8 @@ class RowCredit:
         if ":" in settings.state_key:
             self._key = load_object(settings.state_key)
         self._options = dict(settings.options)
-        self.reads_components = "components" in getattr(ESTIMATORS[settings.method], "needs", ())
-        if self.reads_components and weights:
+        self._reads_components = "components" in getattr(ESTIMATORS[settings.method], "needs", ())
+        if self._reads_components and weights:
             self._options.setdefault("weights", dict(weights))
         # Check the settings before anything is scored.
         _estimator(settings.method, self._options)
@@ -524,7 +524,7 @@ class RowCredit:
         aligned = [_aligned(*pair, place) for place, pair in enumerate(scored)]
         rows = [row for _, row in scored]
         try:
-            if self.reads_components:
+            if self._reads_components:
                 for rollout, row in zip(aligned, rows, strict=True):
                     rollout.components = self._components(row)
             parts = [part for rollout in aligned for part in split_by_agent(rollout)]
@@ -551,14 +551,8 @@ class RowCredit:
 
     def _components(self, row: ResultRow) -> dict[str, float]:
         """The components of a rollout; NaN where it lacks one that has a weight."""
-        found = row.get("component_sums", row["components"]) if row["is_score_valid"] else {}
+        found = row["components"] if row["is_score_valid"] else {}
         names = list(self._options.get("weights", found))
-        several = [name for name in names if f"{name}/mean" in found]
-        if several:
-            raise CreditError(
-                f"the components {several} of several steps are not added up in a sandbox; score "
-                "without one, or call guerdon.apply_credit(…) in the trainer"
-            )
         return {name: found.get(name, math.nan) for name in names}
 
     def _notes(self, row: ResultRow, credit: Credit) -> Iterator[str]:

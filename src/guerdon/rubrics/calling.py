@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from guerdon._thresholds import TOLERANCE
 from guerdon.rubrics.evaluation import evaluate_call, run
 from guerdon.rubrics.failure import finite, trace
 from guerdon.rubrics.recording import (
@@ -139,7 +140,7 @@ def _evaluate_container(
                     path = prefix + name
                     score = _evaluate_named_child(child, action, observation, named, handled, path)
             scores.append(score)
-            if stops and score == 0.0:
+            if stops and -TOLERANCE <= score <= TOLERANCE:  # is_zero, without the call
                 break
         leaf = None
         score = container._combine(scores)

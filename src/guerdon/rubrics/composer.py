@@ -8,11 +8,12 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from guerdon._thresholds import reaches
 from guerdon._validation import check_number, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, InvalidScoreError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.calling import evaluate_named
-from guerdon.rubrics.containers import Weighted, check_range
+from guerdon.rubrics.containers import Weighted, check_range, matched_weights, named_rubrics
 from guerdon.rubrics.function import RubricLike, as_rubric
 from guerdon.rubrics.recording import Recorder, StepScore, add_components, current
 from guerdon.rubrics.rubric import Rubric
@@ -22,9 +23,6 @@ from guerdon.rubrics.step_rewards import exact_sum
 __all__ = ["RubricComposer", "ScoreRange"]
 
 logger = logging.getLogger("guerdon.config")
-
-# How far a score may be outside of [0, 1]: 1 - 0.9 - 0.1 is less than 0.
-ROUNDING = 1e-9
 
 # Locked while an observed range grows, which is rare; shared, so that composers can be copied.
 _widening = threading.Lock()
@@ -122,8 +120,8 @@ class RubricComposer(Weighted):
         episode_end: Collection[str] = (),
     ) -> None:
         super().__init__()
-        named = _named_rubrics(rubrics)
-        self._weights = _matched_weights(named, weights)
+        named = named_rubrics(rubrics)
+        self._weights = matched_weights(named, weights)
         self._check_names(episode_end, "episode_end")
         self._at_end = frozenset(episode_end)
         # Those that are due at the end come last.
@@ -193,7 +191,7 @@ class RubricComposer(Weighted):
 
     @weights.setter
     def weights(self, weights: Mapping[str, float]) -> None:
-        self._weights = _matched_weights(self._weights, weights)
+        self._weights = matched_weights(self._weights, weights)
 
     def update_weights(self, weights: Mapping[str, float]) -> None:
         """Change some weights: all the given ones, or, if one is invalid, none.
@@ -286,7 +284,7 @@ class RubricComposer(Weighted):
         found = self._range_of(name)
         if found is None or found.low == found.high:
             return min(max(score, 0.0), 1.0)
-        if found.source == "default" and abs(score - 0.5) > 0.5 + ROUNDING:
+        if found.source == "default" and not reaches(0.5, abs(score - 0.5)):
             raise InvalidScoreError(
                 f"{name!r} returned {score!r} and declares no finite score_range, so that it must "
                 "be in [0, 1]: declare a score_range, or use normalize: observed or false",
@@ -372,39 +370,6 @@ class RubricComposer(Weighted):
         """Whether a component has a reward at a step: it was due, or spreads its score."""
         child = self._children[name]
         return child._find_traits().has_trajectory or step_rewards.was_called(child, stamp)
-
-
-def _named_rubrics(rubrics: Any) -> dict[str, RubricLike]:
-    """Rubrics by name; those of a list are numbered."""
-    if isinstance(rubrics, Mapping):
-        return dict(rubrics)
-    if isinstance(rubrics, Rubric) or not isinstance(rubrics, Iterable):
-        raise InvalidArgumentError(
-            f"`rubrics` must be a mapping of names to rubrics, or a list, got {shown(rubrics)}"
-        )
-    return {f"rubric_{place}": rubric for place, rubric in enumerate(rubrics)}
-
-
-def _matched_weights(named: Collection[str], weights: Any) -> dict[str, float]:
-    """One weight for each name."""
-    if isinstance(weights, str) or not isinstance(weights, Iterable):
-        raise InvalidArgumentError(
-            f"`weights` must have one number per rubric, by name or in order, got {shown(weights)}"
-        )
-    if not isinstance(weights, Mapping):
-        given = list(weights)
-        if len(given) != len(named):
-            raise InvalidArgumentError(
-                f"RubricComposer needs one weight per rubric, got {len(named)} rubrics and "
-                f"{len(given)} weights"
-            )
-        weights = dict(zip(named, given, strict=True))
-    if weights.keys() != set(named):
-        raise InvalidArgumentError(
-            f"`weights` must have one weight per rubric, by its name: the weights are "
-            f"{list(weights)}, the rubrics {list(named)}"
-        )
-    return {name: check_number(f"weights[{name!r}]", weights[name]) for name in named}
 
 
 def _declared_range(rubric: Rubric) -> tuple[float, float] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import (
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -19,6 +20,7 @@ from collections.abc import (
 from operator import mul
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
+from guerdon._thresholds import TOLERANCE, is_zero, reaches
 from guerdon._validation import check_number, shown
 from guerdon.errors import (
     InvalidArgumentError,
@@ -32,10 +34,11 @@ from guerdon.rubrics import step_rewards
 from guerdon.rubrics.calling import due
 from guerdon.rubrics.evaluation import adaptive, score_child, score_children
 from guerdon.rubrics.function import RubricLike, as_rubric
-from guerdon.rubrics.recording import is_pending
+from guerdon.rubrics.recording import StepScore, is_pending
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
 from guerdon.rubrics.step_rewards import exact_sum
+from guerdon.types.score import is_generic
 
 __all__ = ["Gate", "RubricDict", "RubricList", "Sequential", "WeightedSum"]
 
@@ -50,6 +53,8 @@ class Container(Rubric):
     """
 
     _in_order: ClassVar[bool] = True  # else the children are evaluated concurrently
+    _generic: ClassVar[str] = "rubric_{}"  # the name of a child at a place
+    _aliases: Mapping[str, str] = {}  # the names of those with a name of their own, by generic name
     _stops_at_zero: ClassVar[bool] = False
     # The children to evaluate, as (name, child, child.__dict__), and those at the end of an
     # episode, if they differ.
@@ -76,7 +81,7 @@ class Container(Rubric):
         scores: list[float] = []
         for child in children:
             scores.append(await score_child(self, child, action, observation))
-            if self._stops_at_zero and scores[-1] == 0.0 and not is_pending(scores[-1]):
+            if self._stops_at_zero and is_zero(scores[-1]) and not is_pending(scores[-1]):
                 break
         return self._combine(scores)
 
@@ -96,23 +101,38 @@ class Container(Rubric):
         ordered = sorted(self._children.items(), key=lambda item: self._place(item[0]))
         self.__dict__["_children"] = dict(ordered)
 
+    def _add(self, named: Mapping[str, RubricLike]) -> None:
+        """Add children in order; the path of one with a name is also ``rubric_0`` and so on."""
+        for place, (name, rubric) in enumerate(named.items()):
+            generic = self._generic.format(place)
+            if name != generic:
+                if is_generic(name):
+                    raise InvalidArgumentError(f"{name!r} can't be the name of rubric {place}")
+                self._aliases = {**self._aliases, generic: name}
+            self._adopt(name, as_rubric(rubric))
+            self.__dict__[name] = self._children[name]
+
+    def _child(self, name: str) -> Rubric | None:
+        return super()._child(self._aliases.get(name, name))
+
     def _place(self, name: str) -> float:
         """The place of a child among the others: that of ``rubric_3`` is 3."""
+        for generic, own in self._aliases.items():
+            name = generic if name == own else name
         number = name.removeprefix("rubric_")
         return int(number) if number.isdecimal() else math.inf
 
     def _only_child(self) -> Rubric:
-        """The child of a container that has one, ``rubric``.
+        """The child of a container that has one.
 
         Raises:
             RubricError: It has been removed, or others have been added.
         """
-        if list(self._children) != ["rubric"]:
+        if len(self._children) != 1:
             raise RubricError(
-                f"a {type(self).__name__} has one child, 'rubric'; "
-                f"this one has {list(self._children)}"
+                f"a {type(self).__name__} has one child; this one has {list(self._children)}"
             )
-        return self._children["rubric"]
+        return next(iter(self._children.values()))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), **_NO_KIDS}
@@ -132,19 +152,29 @@ class Sequential(Container):
         (1.0, 0.0, 1.0)
 
     Args:
-        *rubrics: Rubrics or functions, in order. Without any, the score is 1.0.
+        *rubrics: Rubrics or functions, in order, or one mapping of names to them. Without any, the
+            score is 1.0.
+
+    Raises:
+        RubricDefinitionError: A name or a rubric is invalid.
     """
 
     _stops_at_zero = True
     _may_be_awaited = True
 
-    def __init__(self, *rubrics: RubricLike) -> None:
+    def __init__(self, *rubrics: RubricLike | Mapping[str, RubricLike]) -> None:
         super().__init__()
-        for index, rubric in enumerate(rubrics):
-            setattr(self, f"rubric_{index}", as_rubric(rubric))
+        is_named = len(rubrics) == 1 and _is_mapping(rubrics[0])
+        self._add(named_rubrics(rubrics[0] if is_named else rubrics))
 
     def _combine(self, scores: Sequence[float]) -> float:
-        return scores[-1] if scores else 1.0
+        if not scores:
+            return 1.0
+        last = scores[-1]
+        if last > TOLERANCE or last == 0.0 or not is_zero(last):
+            return last
+        # An earlier one that scored 0 but for rounding has stopped it.
+        return last if len(scores) == len(self._children) else StepScore(0.0, stamp=None)
 
     def _range(self) -> tuple[float, float] | None:
         children = list(self._children.values())
@@ -188,21 +218,26 @@ class Gate(Container):
         (0.5, 0.0)
 
     Args:
-        rubric: A rubric or a function.
+        rubric: A rubric or a function, or a mapping of its name to it.
         threshold: The lowest score that passes, a finite number; within the rubric's
-            `score_range`, if it declares one.
+            `score_range`, if it declares one. A score that is less than 1e-9 below it passes.
 
     Raises:
         InvalidArgumentError: `threshold` is outside of what is accepted.
+        RubricError: The mapping doesn't have one rubric.
     """
+
+    _generic = "rubric"
 
     state_names = ("threshold",)
     tunable = ("threshold",)
     threshold = Checked(check_number, limits_of=lambda gate: gate._limits())
 
-    def __init__(self, rubric: RubricLike, threshold: float = 1.0) -> None:
+    def __init__(
+        self, rubric: RubricLike | Mapping[str, RubricLike], threshold: float = 1.0
+    ) -> None:
         super().__init__()
-        self.rubric = as_rubric(rubric)
+        self._add(named_rubrics(rubric if _is_mapping(rubric) else {"rubric": rubric}))
         self.threshold = threshold
 
     def _limits(self) -> dict[str, float]:
@@ -214,7 +249,7 @@ class Gate(Container):
     def _combine(self, scores: Sequence[float]) -> float:
         if len(scores) != 1:
             self._only_child()  # raises
-        if scores[0] >= self.threshold:
+        if scores[0] >= self.threshold - TOLERANCE:  # reaches, without the call
             return scores[0]
         self.explain("%.6g is under the threshold of %.6g", scores[0], self.threshold)
         return 0.0
@@ -229,7 +264,7 @@ class Gate(Container):
         child = self._only_child()
         rewards = step_rewards.on(step_rewards.stamps(self), step_rewards.by_step(child))
         final = step_rewards.final_score(child)
-        passes = final is not None and final >= self.threshold
+        passes = final is not None and reaches(final, self.threshold)
         return rewards if passes else dict.fromkeys(rewards, 0.0)
 
 
@@ -289,48 +324,43 @@ class WeightedSum(Weighted):
         >>> rubric = WeightedSum([RegexMatch("please"), RegexMatch("!")], weights=[1.0, -0.25])
         >>> rubric("please!", None), rubric.weights
         (0.75, [1.0, -0.25])
+        >>> named = {"polite": RegexMatch("please"), "loud": RegexMatch("!")}
+        >>> rubric = WeightedSum(named, weights={"polite": 1.0, "loud": -0.25})
+        >>> rubric.score("please!", None).components()
+        {'polite': 1.0, 'loud': 1.0}
 
     Args:
-        rubrics: Rubrics or functions.
-        weights: One finite number each. They may be negative and need not sum to 1.
+        rubrics: Rubrics or functions, in a list or by name.
+        weights: One finite number each, by the same names or in the same order. They may be
+            negative and need not sum to 1.
 
     Raises:
-        InvalidArgumentError: The numbers of rubrics and weights differ, or a weight is not a
-            finite number.
+        InvalidArgumentError: Weights and rubrics don't match, or a weight is not a finite number.
+        RubricDefinitionError: A name or a rubric is invalid.
     """
 
     state_names = ("weights",)
     tunable = ("weights",)
 
-    def __init__(self, rubrics: Iterable[RubricLike], weights: Iterable[float]) -> None:
+    def __init__(
+        self,
+        rubrics: Mapping[str, RubricLike] | Iterable[RubricLike],
+        weights: Mapping[str, float] | Iterable[float],
+    ) -> None:
         super().__init__()
-        rubrics, weights = list(rubrics), list(weights)
-        if len(rubrics) != len(weights):
-            raise InvalidArgumentError(
-                f"the weights of a WeightedSum must match the rubrics, got {len(rubrics)} rubrics "
-                f"and {len(weights)} weights"
-            )
-        self._weights = {
-            f"rubric_{index}": check_number(f"weights[{index}]", weight)
-            for index, weight in enumerate(weights)
-        }
-        for name, rubric in zip(self._weights, rubrics, strict=True):
-            setattr(self, name, as_rubric(rubric))
+        named = named_rubrics(rubrics)
+        self._weights = matched_weights(named, weights)
+        self._add(named)
 
     @property
-    def weights(self) -> list[float]:
-        """The weights, in the order of the children; a copy. Assign a list to change them all."""
-        return [self._weights[name] for name in self._children]
+    def weights(self) -> list[float] | dict[str, float]:
+        """The weights, by name if the rubrics have names; a copy. Assign to change them all."""
+        named = {name: self._weights[name] for name in self._children}
+        return named if self._aliases else [*named.values()]
 
     @weights.setter
-    def weights(self, weights: Sequence[float]) -> None:
-        if not isinstance(weights, (list, tuple)) or len(weights) != len(self._children):
-            raise InvalidArgumentError(
-                f"`WeightedSum.weights` must be a list of {len(self._children)} numbers, one per "
-                f"child, got {shown(weights)}"
-            )
-        checked = [check_number(f"weights[{i}]", weight) for i, weight in enumerate(weights)]
-        self._weights = dict(zip(self._children, checked, strict=True))
+    def weights(self, weights: Mapping[str, float] | Sequence[float]) -> None:
+        self._weights = matched_weights(self._children, weights)
         self._refresh()
 
     def _rewards_by_step(self) -> dict[int, float]:
@@ -534,6 +564,56 @@ class RubricDict(_Collection, MutableMapping[str, Rubric]):
                 )
             rewards[stamp] = known[called[0]][stamp] if called else 0.0
         return rewards
+
+
+def _is_mapping(rubrics: object) -> bool:
+    """Whether rubrics are given by name; a `RubricDict` is one rubric."""
+    return isinstance(rubrics, Mapping) and not isinstance(rubrics, Rubric)
+
+
+def named_rubrics(rubrics: Any) -> dict[str, RubricLike]:
+    """Return rubrics by name; those of a list are numbered.
+
+    Raises:
+        InvalidArgumentError: It is neither a mapping nor a list.
+    """
+    if not isinstance(rubrics, Iterable) or isinstance(rubrics, str):
+        raise InvalidArgumentError(
+            f"`rubrics` must be a mapping of names to rubrics, or a list, got {shown(rubrics)}"
+        )
+    if not isinstance(rubrics, Mapping):
+        return {f"rubric_{place}": rubric for place, rubric in enumerate(rubrics)}
+    return dict(rubrics)
+
+
+def matched_weights(
+    names: Collection[str], weights: Mapping[str, float] | Iterable[float]
+) -> dict[str, float]:
+    """Return one weight for each name, in their order.
+
+    Raises:
+        InvalidArgumentError: Weights are missing or unknown, or one is not a finite number.
+    """
+    if isinstance(weights, str) or not isinstance(weights, Iterable):
+        raise InvalidArgumentError(
+            f"`weights` must have one number per rubric, by name or in order, got {shown(weights)}"
+        )
+    if not isinstance(weights, Mapping):
+        numbers = list(weights)
+        if len(numbers) != len(names):
+            raise InvalidArgumentError(
+                f"`weights` must have one number per rubric, got {len(names)} rubrics and "
+                f"{len(numbers)} weights"
+            )
+        weights = dict(zip(names, numbers, strict=True))
+    missing = [name for name in names if name not in weights]
+    unknown = [name for name in weights if name not in names]
+    if missing or unknown:
+        raise InvalidArgumentError(
+            "`weights` must have one weight per rubric, by its name: "
+            f"missing {missing}, unknown {unknown}"
+        )
+    return {name: check_number(f"weights[{name!r}]", weights[name]) for name in names}
 
 
 def check_range(rubric: Rubric, declared: Any) -> tuple[float, float] | None:

@@ -7,21 +7,29 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from guerdon._thresholds import is_zero, reaches
 from guerdon._validation import check_choice, check_number
 from guerdon.errors import InvalidArgumentError, RubricError
 from guerdon.rubrics import step_rewards
 from guerdon.rubrics.containers import Container
 from guerdon.rubrics.evaluation import adaptive, score_child, score_children
-from guerdon.rubrics.function import RubricLike, as_rubric
+from guerdon.rubrics.function import RubricLike
 from guerdon.rubrics.recording import is_pending
 from guerdon.rubrics.rubric import Rubric
 from guerdon.rubrics.state import Checked
 
 __all__ = ["Ensemble"]
 
+
+def _majority(scores: Sequence[float]) -> float:
+    """The most frequent score, the lowest of several; rounding makes no difference."""
+    votes = {score: sum(is_zero(other - score) for other in scores) for score in scores}
+    return min(score for score in scores if votes[score] == max(votes.values()))
+
+
 # How scores of one thing become one score; also those of the verdicts of a judge.
 REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
-    "majority": lambda scores: min(statistics.multimode(scores)),
+    "majority": _majority,
     "mean": statistics.mean,
     "median": statistics.median,
     "min": min,
@@ -82,8 +90,7 @@ class Ensemble(Container):
         agree: float | None = None,
     ) -> None:
         super().__init__()
-        for index, rubric in enumerate(rubrics):
-            setattr(self, f"rubric_{index}", as_rubric(rubric))
+        self._add({f"rubric_{index}": rubric for index, rubric in enumerate(rubrics)})
         if not self._children:
             raise InvalidArgumentError("`rubrics` must contain at least one rubric")
         self.disagreement = Disagreement()
@@ -108,7 +115,7 @@ class Ensemble(Container):
         low, high = self._range() or (0.0, 1.0)
         width = high - low if 0 < high - low < math.inf else 1.0
         agreement = statistics.mean(1 - abs(score - result) / width for score in scores)
-        if self.agree is not None and agreement < self.agree:
+        if self.agree is not None and not reaches(agreement, self.agree):
             listed = ", ".join(f"{score:.6g}" for score in scores)
             raise RubricError(
                 f"the members disagree: {listed} have an agreement of {agreement:.3g}, wanted at "

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from guerdon._logging import step_logger
+from guerdon._thresholds import is_zero
 from guerdon.errors import AsyncRubricError
 from guerdon.rubrics.failure import describe_error, finite, path_of, trace
 from guerdon.types.score import Score
@@ -561,6 +562,7 @@ def score_of(frame: Frame, name: str = "", path: str = "", weight: float | None 
         hook_errors=tuple(f"{hook}: {describe_error(each)}" for hook, each in frame.hook_errors),
         details=dict(frame.details),
         children=_children(frame.rubric, frame, path, _why_skipped(frame, path)),
+        rubric=frame.rubric._title(),
     )
 
 
@@ -587,7 +589,11 @@ def _children(rubric: Any, frame: Frame, path: str, why: str) -> tuple[Score, ..
             is_due_later = why == _NOT_CALLED and name in rubric._at_end
             reason = rubric._needs(name) if is_due_later else why
             below_it = _children(child, frame, here, reason)
-            scores.append(Score(name, None, "skipped", weight, reason=reason, children=below_it))
+            skipped = Score(
+                name, None, "skipped", weight, reason=reason, children=below_it,
+                rubric=child._title(),
+            )  # fmt: skip
+            scores.append(skipped)
             continue
         if children.count(child) > 1:  # the first name of a shared child has the first call
             mine, called[id(child)] = mine[:1], mine[1:]
@@ -606,4 +612,4 @@ def _why_skipped(frame: Frame, path: str) -> str:
     if last.value is None:
         return f"{where} failed"
     stops = frame.rubric._is_container and frame.rubric._stops_at_zero
-    return f"{where} scored 0" if last.value == 0.0 and stops else _NOT_CALLED
+    return f"{where} scored 0" if stops and is_zero(last.value) else _NOT_CALLED

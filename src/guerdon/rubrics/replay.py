@@ -38,25 +38,14 @@ class Replay:
         self.trees: list[Score] | None = [] if keeps_trees else None
 
     def components(self) -> dict[str, float]:
-        """Return those of the last step; of several steps, with the means over all."""
-        steps = self.steps
-        if len(steps) < 2:
-            return steps[0] if steps else {}
-        last = dict(steps[-1])
-        for name, of_name in self._by_name().items():
-            last[f"{name}/mean"] = sum(of_name) / len(of_name)
-        return last
-
-    def component_sums(self) -> dict[str, float]:
-        """Return the sum of each component over the steps that have it."""
-        return {name: exact_sum(values) for name, values in self._by_name().items()}
-
-    def _by_name(self) -> dict[str, list[float]]:
-        found: dict[str, list[float]] = {}
+        """Return each over the episode: its sum over the steps that have it, as the score is."""
+        if len(self.steps) == 1:
+            return self.steps[0]
+        values: dict[str, list[float]] = {}
         for step in self.steps:
             for name, value in step.items():
-                found.setdefault(name, []).append(value)
-        return found
+                values.setdefault(name, []).append(value)
+        return {name: exact_sum(of_steps) for name, of_steps in values.items()}
 
     def where(self, first: int = 0) -> str | None:
         """Return the step at which the replay failed, in words.

@@ -7,9 +7,11 @@ import functools
 import inspect
 import itertools
 from abc import ABCMeta, abstractmethod
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -22,11 +24,11 @@ from guerdon.rubrics.pickling import PickledState, files_of, made_after
 from guerdon.rubrics.recording import Recorder, current, of_step, score_of
 from guerdon.rubrics.state import (
     configuring_names,
-    episode_names,
     fingerprint,
-    given_names,
+    first_values,
+    is_evaluated,
+    kept,
     load_state_dict,
-    made,
     own_state,
 )
 from guerdon.types.score import Score
@@ -41,6 +43,12 @@ ForwardHook: TypeAlias = Callable[[Any, Any, Any, float], Any]
 # What a change of the configuration, or of the tree, makes invalid.
 _RECONFIGURED: dict[str, Any] = {"_scored_by": None, "_is_alike": None}
 _CHANGED: dict[str, Any] = {**_RECONFIGURED, "_traits": None, "_mode": SLOW}
+
+
+# What a rubric keeps in attributes of these names.
+_OWN_NAMES = frozenset(
+    ("_children", "_parents", "_traits", "_mode", "_pre_hooks", "_hooks", "_log")
+)
 
 
 class HookHandle:
@@ -92,7 +100,9 @@ class RubricMeta(ABCMeta):
         rubric = super().__call__(*args, **kwargs)
         if "_children" not in rubric.__dict__:
             raise not_initialized(cls)
-        rubric.__dict__["_made"] = None
+        for name, value in rubric.__dict__.items():
+            _refuse_hidden_rubrics(rubric, name, value)
+        rubric.__dict__["_first"] = None
         rubric._changed()  # if it was evaluated, or described, in its own __init__
         return rubric
 
@@ -139,7 +149,7 @@ def _once_per_pass(reset: Callable[[Any], None]) -> Callable[[Any], None]:
     def once(self: Rubric) -> None:
         done = _done.get()
         if done is None:  # the outermost reset
-            if "_made" in self.__dict__:  # else its own __init__ calls this
+            if "_first" in self.__dict__:  # else its own __init__ calls this
                 self._find_traits()  # which keeps the configuration, before `reset` changes it
             token = _done.set(set())
             try:
@@ -281,8 +291,7 @@ class Rubric(metaclass=RubricMeta):
     _overrides_step_rewards: bool = False
     _overrides_loading: bool = False
     _configures: frozenset[str] = frozenset()  # attributes that are declared as configuration
-    _given: frozenset[str] = frozenset()  # the same, and the arguments of `__init__`
-    _unkept: frozenset[str] = frozenset()  # `_given`, and the state of an episode
+    _of_episodes: frozenset[str] = frozenset()  # attributes that were assigned in an evaluation
     _measured: ClassVar[tuple[str, ...]] = ()  # of the state: observed values, not configuration
     _written_calls: ClassVar[tuple[Callable[..., Any], ...]] = ()  # authors' __call__, in MRO order
 
@@ -308,6 +317,8 @@ class Rubric(metaclass=RubricMeta):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for name, value in vars(cls).items():
+            _refuse_hiding(cls, name, value)
         written = cls.__dict__.get("__call__")
         if written is not None:
             cls._written_calls = (written, *cls._written_calls)
@@ -322,8 +333,6 @@ class Rubric(metaclass=RubricMeta):
         if written is not None and not hasattr(written, "__isabstractmethod__"):
             cls.compute_step_rewards = step_rewards.checked(written)  # type: ignore[assignment, method-assign]
         cls._configures = configuring_names(cls)
-        cls._given = given_names(cls)
-        cls._unkept = cls._given | episode_names(cls)
         cls._overrides_step_rewards = cls.compute_step_rewards is not Rubric.compute_step_rewards
         cls._overrides_loading = cls.load_state_dict is not Rubric.load_state_dict
         cls._is_async = any(map(is_async_callable, (*cls._written_calls, cls.forward)))
@@ -600,10 +609,11 @@ class Rubric(metaclass=RubricMeta):
         """
         here = self
         for name in path.split(".") if path else ():
-            if name not in here._children:
+            child = here._child(name)
+            if child is None:
                 known = [name for name, _ in self.named_rubrics()]
                 raise RubricPathError(f"no rubric at {path!r}; there are {known}", path=path)
-            here = here._children[name]
+            here = child
         return here
 
     def __repr__(self) -> str:
@@ -638,12 +648,30 @@ class Rubric(metaclass=RubricMeta):
                     f"remove it, not {type(value).__name__}"
                 )
             self._release(name)
+        elif name in self._of_episodes:  # in the hot path of an author's `forward`
+            object.__setattr__(self, name, value)
+            return
+        elif hasattr(Rubric, name) or name in _OWN_NAMES:
+            _refuse_hiding(type(self), name, value)
         object.__setattr__(self, name, value)
         if children is not None and name in self._configures:
             self._reconfigured()
-        kept = self.__dict__.get("_made")
-        if kept is not None and name[:1] != "_" and name not in self._unkept:
-            self.__dict__["_made"] = {**kept, name: made(value)}
+        elif "_first" in self.__dict__ and name not in self._children:
+            self._assigned(name, value)
+
+    def _assigned(self, name: str, value: Any) -> None:
+        """Note whether an attribute that was assigned is configuration or the state of an episode.
+
+        Raises:
+            RubricDefinitionError: It contains rubrics.
+        """
+        if _done.get() is not None or is_evaluated(self):
+            self.__dict__["_of_episodes"] = self._of_episodes | {name}
+            return
+        _refuse_hidden_rubrics(self, name, value)
+        values = self.__dict__["_first"]
+        if values is not None and name[:1] != "_":
+            self.__dict__["_first"] = {**values, name: kept(value)}
 
     def __delattr__(self, name: str) -> None:
         if name in self.__dict__.get("_children", ()):
@@ -702,12 +730,8 @@ class Rubric(metaclass=RubricMeta):
         traits = self._traits
         if traits is None:
             below = [child._find_traits() for child in self._children.values()]
-            if self.__dict__.get("_made", ()) is None:  # it is used for the first time
-                self.__dict__["_made"] = {
-                    name: made(value)
-                    for name, value in self.__dict__.items()
-                    if name[:1] != "_" and name not in self._given
-                }
+            if self.__dict__.get("_first", ()) is None:  # it is used for the first time
+                self.__dict__["_first"] = first_values(self)
             traits = self.__dict__["_traits"] = Traits(
                 is_async=self._is_async or any(each.is_async for each in below),
                 waits=self._waits or any(each.waits for each in below),
@@ -751,6 +775,9 @@ class Rubric(metaclass=RubricMeta):
             parent._reconfigured()
 
     # What subclasses of the framework override ---------------------------------------------------
+
+    def _child(self, name: str) -> Rubric | None:
+        return self._children.get(name)
 
     def _title(self) -> str:
         """The name in `repr` and ``guerdon tree``."""
@@ -808,6 +835,41 @@ class Rubric(metaclass=RubricMeta):
         self.__dict__.update(state)
         for child in self._children.values():
             child._parents[id(self)] = self
+
+
+def _refuse_hiding(kind: type, name: str, value: Any) -> None:
+    """Reject an attribute that would replace a method of `Rubric`, or what it keeps.
+
+    Raises:
+        RubricDefinitionError: It would.
+    """
+    is_method = callable(getattr(Rubric, name, None)) and name[:2] != "__"
+    is_replaced = callable(value) or isinstance(value, classmethod)
+    if name in _OWN_NAMES or (is_method and not is_replaced):
+        raise RubricDefinitionError(
+            f"{kind.__name__}.{name} would hide an attribute of Rubric, which needs it; choose "
+            f"another name, such as `{name.strip('_')}_value`"
+        )
+
+
+def _refuse_hidden_rubrics(rubric: Rubric, name: str, value: Any, depth: int = 3) -> None:
+    """Reject a plain container with rubrics that are no children: no score would show them.
+
+    Raises:
+        RubricDefinitionError: It has some.
+    """
+    if not isinstance(value, (list, tuple, dict, set, frozenset, deque)):
+        return
+    for item in islice(value.values() if isinstance(value, dict) else value, 64):  # of many words
+        if not isinstance(item, Rubric):
+            if depth:
+                _refuse_hidden_rubrics(rubric, name, item, depth - 1)
+        elif all(item is not other for other in (rubric, *rubric.rubrics())):
+            raise RubricDefinitionError(
+                f"{type(rubric).__name__}.{name} contains {type(item).__name__}, which is no child "
+                "of it, in a plain container; assign RubricList([…]) or RubricDict({…}), or assign "
+                "each rubric to an attribute first"
+            )
 
 
 def _walk(node: Rubric, prefix: str, seen: set[int]) -> Iterator[tuple[str, Rubric]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import collections
 import copy
-import dis
 import enum
 import functools
 import hashlib
 import inspect
-import itertools
 import json
 import math
 import pathlib
@@ -17,6 +15,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -78,80 +77,79 @@ class Checked(Generic[Value]):
 
 def own_state(rubric: Any) -> dict[str, Any]:
     """Return a rubric's configured attributes that fit JSON, and those in `state_names`."""
-    state = {name: copy.deepcopy(value) for name, value in configured(rubric) if fits_json(value)}
+    values = configured(rubric).items()
+    state = {name: copy.deepcopy(value) for name, value in values if fits_json(value)}
     for kind in reversed(type(rubric).__mro__):
         for name in kind.__dict__.get("state_names", ()):
             state[name] = copy.deepcopy(getattr(rubric, name))
     return state
 
 
-def made(value: Any) -> tuple[Any, ...]:
-    """Return what `configured` keeps of an attribute: a copy of it, or nothing of an object."""
-    is_data = fits_json(value) or isinstance(value, (set, collections.deque))
-    return (copy.deepcopy(value),) if is_data else ()
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The text of a value that JSON can't represent, as it was when the text was made."""
+
+    text: str
 
 
-def configured(rubric: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the public attributes that configure a rubric, with their values.
-
-    The arguments of ``__init__`` and declared names have their present values. All others have
-    those that they had when it was first called or reset, or that were assigned since, except by
-    `forward`, `reset` and the like: what these change is the state of an episode.
-    """
-    kept = rubric.__dict__.get("_made")
-    for name, value in rubric.__dict__.items():
-        if name.startswith("_") or name in NO_STATE:
-            continue
-        if name in rubric._given or kept is None:
-            yield name, value
-        elif name in kept:
-            yield name, kept[name][0] if kept[name] else value
+def kept(value: Any) -> Any:
+    """Return what is kept of an attribute: a copy of data, or a digest of what may change."""
+    if fits_json(value):
+        return copy.deepcopy(value)
+    if isinstance(value, type) or _is_ours(type(value).__module__):
+        return value
+    try:
+        return Digest(_Reader().value(value))
+    except Exception:  # nested too deep, or of a class that raises anything
+        return value
 
 
-def given_names(kind: type[Any]) -> frozenset[str]:
-    """Return the attributes of a class that are arguments of ``__init__`` or declared."""
-    written = [each.__dict__["__init__"] for each in kind.__mro__ if "__init__" in each.__dict__]
-    codes = [getattr(init, "__code__", None) for init in written]
-    arguments = {
-        name
-        for code in codes
-        if code is not None
-        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+def first_values(rubric: Any) -> dict[str, Any]:
+    """Return the values of the public attributes of a rubric that is used for the first time."""
+    declared, children = rubric._configures, rubric._children
+    return {
+        name: value if name in declared else kept(value)
+        for name, value in rubric.__dict__.items()
+        if name[:1] != "_" and name not in children
     }
-    return configuring_names(kind) | arguments
 
 
-# The methods that change the state of an episode.
+def configured(rubric: Any) -> dict[str, Any]:
+    """Return the public attributes that configure a rubric, with their values.
+
+    Declared names have their present values. All others have those that they had when the rubric
+    was first called or reset, or that were assigned since, except while it was evaluated or reset:
+    what changes then is the state of an episode.
+    """
+    present, hidden = rubric.__dict__, NO_STATE | rubric._children.keys()
+    first = present.get("_first")
+    return {
+        name: present.get(name) if name in rubric._configures else value
+        for name, value in (present if first is None else first).items()
+        if name[:1] != "_" and name not in hidden
+    }
+
+
+# The methods of a rubric that change the state of an episode, and the modules that call them.
 _IN_EPISODES = (
     *("forward", "forward_async", "__call__", "score_trajectory"),
     *("reset", "reset_async", "compute_step_rewards"),
 )
+_EVALUATORS = ("guerdon.rubrics.calling", "guerdon.rubrics.evaluation")
 
 
-def episode_names(kind: type[Any]) -> frozenset[str]:
-    """Return the attributes that a class assigns while an episode runs, also in its helpers."""
-    assigned: set[str] = set()
-    waiting = [*_IN_EPISODES]
-    for name in waiting:  # the loop appends to it
-        for each in (parent.__dict__[name] for parent in kind.__mro__ if name in parent.__dict__):
-            code = getattr(inspect.unwrap(each), "__code__", None)
-            if code is not None:
-                stored, loaded = _attributes_in(code)
-                assigned |= stored
-                waiting += loaded.difference(waiting)
-    return frozenset(assigned)
-
-
-@functools.lru_cache(maxsize=1024)
-def _attributes_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """The attributes that a function assigns, and those of `self` that it reads or calls."""
-    stored, loaded = set(), set()
-    for before, after in itertools.pairwise(dis.get_instructions(code)):
-        if after.opname == "STORE_ATTR":
-            stored.add(after.argval)
-        elif before.argrepr.endswith("self") and after.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            loaded.add(after.argval)
-    return frozenset(stored), frozenset(loaded)
+def is_evaluated(rubric: Any) -> bool:
+    """Whether the code that calls this runs in an evaluation or a reset, also in its helpers."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if frame.f_globals.get("__name__") in _EVALUATORS or (
+            code.co_name in _IN_EPISODES
+            and frame.f_locals.get(next(iter(code.co_varnames), "")) is rubric
+        ):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def configuring_names(kind: type[Any]) -> frozenset[str]:
@@ -225,6 +223,8 @@ def _load(rubric: Any, state: Mapping[str, Any]) -> None:
             below.setdefault(name, {})[rest] = value
         else:
             setattr(rubric, key, _like(getattr(rubric, key, None), copy.deepcopy(value)))
+            if key in (rubric.__dict__.get("_first") or ()):  # also of what `forward` changes
+                rubric.__dict__["_first"][key] = kept(getattr(rubric, key))
     for name, part in below.items():
         child = rubric._children[name]
         if child._overrides_loading:
@@ -313,7 +313,8 @@ class _Reader:
         """The parts of a rubric and of all below it."""
         yield path
         described = rubric._described()
-        if described is not type(rubric):
+        # A function is also an attribute, whose value is that from before it was called.
+        if described is not type(rubric) and described is not rubric.__dict__.get("forward"):
             yield self.value(described)
         yield from rubric.__dict__.get(MADE_WITH, ())
         for kind in type(rubric).__mro__:
@@ -321,9 +322,11 @@ class _Reader:
         for name, value in sorted(own_state(rubric).items()):
             if name not in rubric._measured:
                 yield f"{name}={self.value(value)}"
-        for name, value in sorted(configured(rubric)):
-            if name not in rubric._children and not fits_json(value):
-                yield f"{name}={self.value(value)}"
+        for name, value in sorted(configured(rubric).items()):
+            if not fits_json(value):
+                # Read by itself: no other attribute makes a difference.
+                text = kept(value) if self._depth == 0 else value
+                yield f"{name}={text.text if isinstance(text, Digest) else self.value(text)}"
         for name, child in rubric._children.items():
             yield from self.tree(f"{path}.{name}", child)
 
@@ -355,7 +358,7 @@ class _Reader:
             return [value.as_posix()]
         if isinstance(value, re.Pattern):
             return ["re", str(value.flags), repr(value.pattern)]
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, collections.deque)):
             return [kind, *map(self.value, value)]
         if isinstance(value, Mapping):  # sorted by the keys' text
             items = sorted(value.items(), key=lambda item: _Reader().value(item[0]))
@@ -389,7 +392,7 @@ class _Reader:
         parts = [self.value(kind)]
         if callable(getattr(value, "tobytes", None)):  # an array
             shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-            return [*parts, repr(shape), str(dtype), repr(value.tobytes())]
+            return [*parts, repr(shape), str(dtype), hashlib.sha256(value.tobytes()).hexdigest()]
         if hasattr(value, "_find_traits"):  # a rubric that isn't a child
             return [*parts, *self.tree("", value)]
         ours = _is_ours(kind.__module__)
@@ -407,9 +410,13 @@ class _Reader:
         if own or not _is_own(kind.__module__):
             return [kind.__qualname__, kind.__module__, _module(kind.__module__) if own else ""]
         parts = [kind.__qualname__, source_in_file(kind) or own_source(kind)]
+        # What instances share and change, such as a list, is state; the source has how it begins.
+        shared = (list, dict) if hasattr(kind, "_find_traits") else ()
         for name, member in sorted(vars(kind).items()):
             parts += [self.value(function) for function in _functions_of(member)]
-            if not name.startswith("__") and not callable(member) and fits_json(member):
+            if name.startswith("__") or callable(member) or isinstance(member, shared):
+                continue
+            if fits_json(member):
                 parts.append(f"{name}={self.value(member)}")
         return parts
 
@@ -499,6 +506,11 @@ def describe(rubric: Any, path: str = "", parent: Any | None = None) -> Iterator
     }
     for child_name, child in rubric.named_children():
         yield from describe(child, f"{path}.{child_name}" if path else child_name, rubric)
+
+
+def classes_of(rubric: Any) -> dict[str, str]:
+    """Return the names of the classes below a rubric by path; a shared one has all its paths."""
+    return {node["path"]: node["rubric"] for node in describe(rubric) if node["path"]}
 
 
 def _first_line(thing: object) -> str | None:

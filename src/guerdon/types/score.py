@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
@@ -12,6 +13,31 @@ from guerdon._validation import did_you_mean
 __all__ = ["Score", "Status"]
 
 Status = Literal["scored", "skipped", "failed"]
+
+
+def is_generic(name: str) -> bool:
+    """Whether the name of a rubric is only that of its place, such as ``rubric_0``.
+
+    Example:
+        >>> is_generic("rubric"), is_generic("rubric_0#2"), is_generic("brief")
+        (True, True, False)
+    """
+    return re.fullmatch(r"rubric(_\d+)?(#\d+)?", name) is not None
+
+
+def named_path(path: str, rubrics: Mapping[str, str]) -> str:
+    """Return the path of a rubric, with its class if the name is only that of its place.
+
+    Example:
+        >>> named_path("code.rubric_0", {"code.rubric_0": "ValidJson"})
+        'code.rubric_0 (ValidJson)'
+
+    Args:
+        path: The dotted path.
+        rubrics: The names of classes by path.
+    """
+    kind = rubrics.get(re.sub(r"#\d+", "", path))
+    return f"{path} ({kind})" if kind and is_generic(path.rpartition(".")[2]) else path
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +78,7 @@ class Score:
         hook_errors: What the rubric's forward hooks raised; the value doesn't depend on it.
         details: Further texts that explain the value: the ``prompt`` and the ``answer`` of a judge.
         children: The scores of its children, in their order in the tree.
+        rubric: The name of the rubric's class; of a function, its own.
     """
 
     name: str = ""
@@ -65,6 +92,12 @@ class Score:
     hook_errors: tuple[str, ...] = ()
     details: Mapping[str, str] = field(default_factory=dict)
     children: tuple[Score, ...] = ()
+    rubric: str = ""
+
+    @property
+    def label(self) -> str | None:
+        """The name that its author gave it; None for one such as ``rubric_0``, and the root."""
+        return None if not self.name or is_generic(self.name) else self.name
 
     def components(self) -> dict[str, float]:
         """Return every value below this node by dotted name.
@@ -91,7 +124,7 @@ class Score:
             >>> data["value"], data["status"]
             (1.0, 'scored')
         """
-        data: dict[str, Any] = {"name": self.name, "status": self.status}
+        data: dict[str, Any] = {"name": self.name, "rubric": self.rubric, "status": self.status}
         if self.status != "skipped":
             data["seconds"] = round(self.seconds, 6)
         for name in ("value", "weight", "reason", "error"):

@@ -13,7 +13,7 @@ ALWAYS = [
 def test_result_row_has_its_required_keys():
     assert set(ResultRow.__required_keys__) == set(ALWAYS)
     assert set(ResultRow.__optional_keys__) == {
-        "reason", "notes", "metrics", "steps", "component_sums", "stopped_by", "trees",
+        "reason", "notes", "metrics", "steps", "step_components", "stopped_by", "trees",
         "log", "sandbox",
     }  # fmt: skip
 

@@ -105,22 +105,18 @@ def test_rubric_scorer_score_is_the_sum_of_the_step_scores(score):
     assert (row["score"], row["step_rewards"]) == (2.375, [0.5, -0.125, 2.0])
 
 
-def test_rubric_scorer_components_are_of_the_last_step_with_means(score):
+def test_rubric_scorer_components_are_added_up_over_the_steps(score):
     row = score(WeightedSum([Number()], [1.0]), "0.5", "0.25", "0.75")
-    assert row["components"] == {"rubric_0": 0.75, "rubric_0/mean": 0.5}
+    assert row["components"] == {"rubric_0": 1.5}
+    assert row["step_components"] == [{"rubric_0": 0.5}, {"rubric_0": 0.25}, {"rubric_0": 0.75}]
 
 
-def test_rubric_scorer_component_not_reached_last_has_only_a_mean(score):
+def test_rubric_scorer_component_counts_at_the_steps_that_reach_it(score):
     rubric = Sequential(Gate(Number(), 0.5), Number())
     row = score(rubric, "1", "0.5", "0.25")
-    assert row["components"] == {
-        "rubric_0": 0.0,
-        "rubric_0.rubric": 0.25,
-        "rubric_0/mean": 0.5,
-        "rubric_0.rubric/mean": 1.75 / 3,
-        "rubric_1/mean": 0.75,
-    }
+    assert row["components"] == {"rubric_0": 1.5, "rubric_0.rubric": 1.75, "rubric_1": 1.5}
     assert row["score"] == 1.5
+    assert row["stopped_by"] == ["rubric_0"]  # at the last step
 
 
 def test_rubric_scorer_uses_the_step_rewards_of_trajectory_rubrics(score):
@@ -243,9 +239,9 @@ def test_rubric_scorer_fails_a_row_whose_score_is_not_a_number(score, value):
 
 def test_rubric_scorer_failed_row_keeps_known_components(score):
     row = score(Sequential(Number(), Fails()), "1", "2", "fail")
-    assert row["components"]["rubric_0/mean"] == 1.5
+    assert row["components"] == {"rubric_0": 3.0, "rubric_1": 2.0}  # of all steps until then
     row = score(WeightedSum([as_rubric(lambda a, o: 0.5), Fails()], [1.0, 1.0]), "1", "fail")
-    assert row["components"] == {"rubric_0": 0.5, "rubric_0/mean": 0.5, "rubric_1/mean": 1.0}
+    assert row["components"] == {"rubric_0": 1.0, "rubric_1": 1.0}
 
 
 def test_rubric_scorer_fails_a_row_whose_reset_raises(row):
@@ -294,7 +290,7 @@ def test_rubric_scorer_reports_a_failure_handled_by_a_guard(score, caplog):
     with caplog.at_level(logging.CRITICAL, "guerdon.rubrics"):
         row = score(rubric, "1", "fail")
     assert (row["score"], row["is_score_valid"]) == (0.5, True)
-    assert row["components"]["rubric_0"] == 0.0
+    assert row["components"]["rubric_0"] == 1.0  # of the first step; the other is 0
     assert "rubric 'rubric_0.rubric': ValueError: no luck" in row["error"]
 
 

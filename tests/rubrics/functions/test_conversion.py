@@ -502,9 +502,10 @@ def test_reward_function_rubric_components_are_the_metrics():
     tree = WeightedSum([Words(), lambda action, observation: 0.5], [0.5, 0.5])
     metrics = as_reward_function(tree)(CHAT[:2]).metrics
     assert metrics == {"rubric_0": 0.6, "rubric_1": 0.5}
-    metrics = as_reward_function(tree)(CHAT).metrics
-    assert metrics["rubric_0"] == 0.4
-    assert metrics["rubric_0/mean"] == 0.5
+    assert as_reward_function(tree)(CHAT[:2]).step_outputs[0].metrics == {}
+    result = as_reward_function(tree)(CHAT)
+    assert result.metrics == {"rubric_0": 1.0, "rubric_1": 1.0}  # over both turns
+    assert [each.metrics["rubric_0"] for each in result.step_outputs] == [0.6, 0.4]
 
 
 def test_reward_function_rubric_ground_truth_and_columns_reach_the_rubric():
@@ -785,7 +786,7 @@ def test_as_reward_function_keeps_the_components_of_a_tree_that_fails(words):
     assert (result.score, result.is_score_valid, result.step_outputs) == (None, False, None)
     assert result.error == "step 1: rubric 'rubric_1': ValueError: the text is empty"
     assert result.metrics == row_of(tree, messages)["components"]
-    assert (result.metrics["rubric_0"], result.metrics["rubric_0/mean"]) == (0.0, 0.3)
+    assert result.metrics["rubric_0"] == 0.6  # until it failed
     row = row_of(as_reward_function(tree), messages)
     assert (row["score"], row["step_rewards"], row["components"]) == (None, None, result.metrics)
 

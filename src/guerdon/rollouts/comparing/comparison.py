@@ -488,11 +488,13 @@ def compare_rewards(
         score_rollouts(after, (each for _, each in copies), score_failed=score_failed),
         top=top,
     )
+    scorers = scorer_of(before), scorer_of(after)
+    comparison.before.rubrics, comparison.after.rubrics = (each.rubrics for each in scorers)
     return ComparisonReport(
         comparison,
         changes,
-        scorer_of(before).fingerprint,
-        scorer_of(after).fingerprint,
+        scorers[0].fingerprint,
+        scorers[1].fingerprint,
         seconds=perf_counter() - start,
     )
 
@@ -585,6 +587,8 @@ class ComparisonJob:
             file = stack.enter_context(open_file(self.rollouts))
             together = before.takes_groups or after.takes_groups
             batches = read_batches(file, self.rollouts, format=self.format, together=together)
+            comparison.before.rubrics = before.scorer.rubrics
+            comparison.after.rubrics = after.scorer.rubrics
 
             def add(pair: _Pair) -> None:
                 comparison.add(*pair)

@@ -417,9 +417,7 @@ class ScoringPipeline:
         rubric = self.scorer.rubric
         weights = {name: rubric._weight_of(name) for name in rubric._children}
         known = {name: weight for name, weight in weights.items() if weight is not None}
-        credit = RowCredit(settings, weights=known)
-        self.scorer.adds_up = credit.reads_components
-        return credit
+        return RowCredit(settings, weights=known)
 
     def _open_scorer(self, opening: contextlib.ExitStack) -> Scorer:
         job, parameters = self.job, dict(self.job.parameters)
@@ -449,7 +447,8 @@ class ScoringPipeline:
     def new_summary(self, **options: Any) -> Summary:
         """An empty summary of rows of this reward."""
         groups = GroupSummary() if self.takes_groups else None
-        return Summary(self.scorer.gates, self.job.passing, groups, **options)
+        scorer = self.scorer
+        return Summary(scorer.gates, self.job.passing, groups, scorer.rubrics, **options)
 
     def __call__(
         self,

@@ -24,10 +24,10 @@ COLUMNS = {
     "id": "string", "group": "string", "score": "double", "is_score_valid": "bool",
     "components": "map", "step_rewards": "numbers", "error": "string", "fingerprint": "string",
     "reason": "string", "notes": "strings", "metrics": "string", "steps": "string",
-    "component_sums": "map", "stopped_by": "strings", "trees": "string", "log": "string",
+    "step_components": "string", "stopped_by": "strings", "trees": "string", "log": "string",
     "sandbox": "string",
 }  # fmt: skip
-AS_JSON = ("metrics", "steps", "trees")
+AS_JSON = ("metrics", "steps", "step_components", "trees")
 
 
 def import_arrow() -> Any:

@@ -46,9 +46,10 @@ class ResultRow(_RequiredKeys, total=False):
         group: The rollout's group.
         score: The score; for a rubric the sum of the step scores. None if the row is invalid.
         is_score_valid: Whether the score counts.
-        components: For a rubric, the components of the last step by dotted name; with several
-            steps, each ``name`` also has ``name/mean``, its mean over the steps that have it. For
-            a reward function, its metrics that are numbers.
+        components: For a rubric, its components over the episode by dotted name: the sum of each
+            over the steps that have it, as the score is the sum of the step scores. Those of a
+            weighted sum, times their weights, add up to the score. Those of an invalid row are
+            added up until it failed. For a reward function, its metrics that are numbers.
         step_rewards: One entry per assistant turn: for a rubric a finite float, for a function a
             float or None for a turn without one. None if there are no step rewards at all.
         error: What failed. Beside a valid score it reports failures that the reward handled, such
@@ -60,10 +61,9 @@ class ResultRow(_RequiredKeys, total=False):
         metrics: The metrics of a reward function that aren't finite numbers.
         steps: Data of single steps, each with ``step_index``, the number of the assistant turn
             from 0: ``base_reward``, ``reason``, ``advantage``, ``return_to_go``.
-        component_sums: For a rubric, and credit that reads components: the sum of each component
-            over the steps that have it.
+        step_components: For a rubric with components: those of each step, if there are several.
         stopped_by: For a rubric, the paths of the gates that scored 0, by which the last step was
-            stopped; ``""`` is the root. Absent if there are no such gates.
+            stopped; ``""`` is the root, if the score is 0. Absent if there are no such gates.
         trees: For a rubric scored with trees, the score of every rubric at each step, as
             `Score.to_dict` returns it. Those of an invalid row end with the step that failed.
         log: What a reward in a sandbox printed; for a batch, in its first row.
@@ -74,7 +74,7 @@ class ResultRow(_RequiredKeys, total=False):
     notes: list[str]
     metrics: dict[str, Any]
     steps: list[dict[str, Any]]
-    component_sums: dict[str, float]
+    step_components: list[dict[str, float]]
     stopped_by: list[str]
     trees: list[dict[str, Any]]
     log: str

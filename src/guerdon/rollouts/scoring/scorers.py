@@ -8,12 +8,13 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from numbers import Real
 from typing import Any, Self, TypeAlias
 
+from guerdon._thresholds import is_zero
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.scoring.reading import groups_of, rollouts_in
 from guerdon.rollouts.scoring.result_rows import ResultRow, failed_row, invalid_row
@@ -26,7 +27,7 @@ from guerdon.rubrics.functions.function import RewardFunction, failed
 from guerdon.rubrics.functions.placement import place_outputs, places_of
 from guerdon.rubrics.replay import Replay, replay, replay_async
 from guerdon.rubrics.rubric import Rubric
-from guerdon.rubrics.state import fingerprint_of
+from guerdon.rubrics.state import classes_of, fingerprint_of
 from guerdon.sandbox.protocol import Limits
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import conversation_problems
@@ -65,6 +66,7 @@ class Scorer(ABC):
         is_concurrent: Whether rollouts are scored concurrently, up to 32 at a time.
         scores_chunks: Whether it is faster to score many rollouts at a time.
         gates: The paths of the rubrics that can stop an evaluation.
+        rubrics: The names of the classes of the rubrics below a root, by path.
         sandbox_data: The sandbox in effect, as JSON data; None without one.
     """
 
@@ -73,6 +75,7 @@ class Scorer(ABC):
     is_concurrent: bool = False
     scores_chunks: bool = False
     gates: tuple[str, ...] = ()
+    rubrics: Mapping[str, str] = {}
     sandbox_data: dict[str, Any] | None = None
 
     def __init__(self) -> None:
@@ -112,9 +115,9 @@ class Scorer(ABC):
     def _add_gates(self, row: ResultRow) -> None:
         """Add the gates that stopped a row, if it is valid: those that scored 0."""
         if (score := row["score"]) is not None:
-            components = row["components"]
+            components = row.get("step_components", (row["components"],))[-1]
             stopped_by = [
-                gate for gate in self.gates if (components.get(gate) if gate else score) == 0.0
+                gate for gate in self.gates if is_zero(components.get(gate, 1.0) if gate else score)
             ]
             if stopped_by:
                 row["stopped_by"] = stopped_by
@@ -135,17 +138,13 @@ class RubricScorer(Scorer):
     Args:
         rubric: The rubric. It must not be called elsewhere meanwhile.
         keeps_trees: Whether rows have ``trees``.
-
-    Attributes:
-        adds_up: Whether rows have ``component_sums``.
     """
-
-    adds_up: bool = False
 
     def __init__(self, rubric: Rubric, *, keeps_trees: bool = False) -> None:
         super().__init__()
         self.rubric = rubric
         self.gates = tuple(gates_of(rubric))
+        self.rubrics = classes_of(rubric)
         self._keeps_trees = keeps_trees
         self.fingerprint = rubric.fingerprint()
         traits = rubric._find_traits()
@@ -204,10 +203,10 @@ class RubricScorer(Scorer):
             "error": "; ".join(done.handled) if done.handled else None,
             "fingerprint": self.fingerprint,
         }
+        if len(done.steps) > 1 and row["components"]:
+            row["step_components"] = done.steps
         if self.gates:
             self._add_gates(row)
-        if self.adds_up:
-            row["component_sums"] = done.component_sums()
         return row if done.trees is None else _with_trees(row, done.trees)
 
     def _invalid_row(self, rollout: Rollout, done: Replay, error: BaseException) -> ResultRow:
@@ -475,7 +474,7 @@ class SandboxScorer(FunctionScorer):
         self.scores_chunks = settings.reuse and not self.takes_groups
         if self.sandbox.is_rubric:  # as without a sandbox; the level isn't part of a fingerprint
             self.fingerprint = self.function.fingerprint
-            self.gates = self.sandbox.gates
+            self.gates, self.rubrics = self.sandbox.gates, self.sandbox.rubrics
 
     def close(self) -> None:
         """Close the sandbox; calls that are running end at once, without a result."""
@@ -498,6 +497,9 @@ class SandboxScorer(FunctionScorer):
 
     def _of_sandbox(self, row: ResultRow) -> ResultRow:
         if self.sandbox.is_rubric:  # whose rows have neither
+            steps = row.get("steps", ())
+            if len(steps) > 1 and row["components"]:
+                row["step_components"] = [step.get("metrics", {}) for step in steps]
             for name in ("reason", "notes", "steps", "metrics"):
                 row.pop(name, None)  # type: ignore[misc]
             if not row["is_score_valid"]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from guerdon._thresholds import is_zero, reaches
 from guerdon.rollouts.scoring.result_rows import ResultRow
 
 __all__ = ["Summary"]
@@ -229,6 +230,7 @@ class Summary:
         gates: The paths of the rubrics that can stop an evaluation.
         passing: The score from which a row counts as passed; None counts none.
         groups: The summary of the groups; None if groups don't matter.
+        rubrics: The names of the classes of rubrics by path.
         most: How many parts and kinds of failures there may be by name; None for `MAX_PARTS`. That
             of a chunk has no limit, or merging it would count others as "(others)" than counting
             its rows.
@@ -249,6 +251,7 @@ class Summary:
     gates: tuple[str, ...] = ()
     passing: float | None = None
     groups: GroupSummary | None = None
+    rubrics: Mapping[str, str] = field(default_factory=dict)
     most: float | None = None
     rows: int = 0
     failed: int = 0
@@ -279,10 +282,10 @@ class Summary:
             self._count_failures(kind_of_failure(error), 1, error[:MAX_TEXT])
         else:
             self.score.add(score)
-            self.zeros += score == 0.0
+            self.zeros += is_zero(score)
             self.dealt_with += row["error"] is not None
             if self.passing is not None:
-                self.passed += score >= self.passing
+                self.passed += reaches(score, self.passing)
             self._add_components(row["components"])
             for gate in row.get("stopped_by", ()):
                 self.stopped[gate] += 1
@@ -327,6 +330,7 @@ class Summary:
                 name: {"mean": mean.value, "rows": mean.count}
                 for name, mean in self.components.items()
             },
+            **({"rubrics": dict(self.rubrics)} if self.rubrics else {}),
             "stopped": {gate: self.stopped[gate] for gate in self.gates},
             "failures": dict(self.failures),
             "first_failures": self.first_failures,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 from guerdon._patterns import Pattern
+from guerdon._thresholds import reaches
 from guerdon._validation import check_choice, check_integer, check_number, check_type, shown
 from guerdon.errors import InvalidArgumentError, MissingInputError
 from guerdon.rubrics.checks.inputs import ExpectedAnswer, ground_truth_of, text_of
@@ -284,7 +285,7 @@ class RepetitionBounds(Rubric):
             return 1.0
         distinct = len(set(zip(*(words[shift:] for shift in range(size)), strict=False)))
         share = 1.0 - distinct / total
-        if share <= self.maximum:
+        if reaches(self.maximum, share):
             return 1.0
         self.explain(
             "%.3f of the %d-grams are repeats, wanted at most %s", share, size, self.maximum

@@ -6,7 +6,7 @@ The rubrics score the steps of a `ToolEnvironment` and the turns of recorded con
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from guerdon._validation import (
     check_choice,
@@ -254,13 +254,6 @@ class CallBudget(ExponentialDiscountingTrajectoryRubric):
         return check_integer("zero_at", self.zero_at or lowest, low=lowest)
 
 
-class _CostRange:
-    """The range of the scores of a `ToolCost`, as it is set now."""
-
-    def __get__(self, rubric: ToolCost | None, owner: type) -> tuple[float, float]:
-        return (0.0, 1.0 if rubric is None else rubric.maximum)
-
-
 class ToolCost(Rubric):
     """Higher is worse: what the tool calls of the step cost.
 
@@ -286,12 +279,21 @@ class ToolCost(Rubric):
         0.1
     """
 
-    score_range = _CostRange()
-    maximum = Checked(check_number, low=0, low_open=True)
+    state_names: ClassVar[tuple[str, ...]] = ("maximum",)
+    score_range: tuple[float, float] = (0.0, 1.0)
 
     def __init__(self, maximum: float = 1.0) -> None:
         super().__init__()
         self.maximum = maximum
+
+    @property
+    def maximum(self) -> float:
+        """The highest score."""
+        return self.score_range[1]
+
+    @maximum.setter
+    def maximum(self, value: float) -> None:
+        self.score_range = (0.0, check_number("maximum", value, low=0, low_open=True))
 
     def forward(self, action: Any, observation: Any) -> float:
         """Return the cost of the step."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from guerdon._patterns import Pattern
+from guerdon._thresholds import reaches
 from guerdon._validation import check_number
 from guerdon.errors import InvalidArgumentError
 from guerdon.rubrics.checks.inputs import text_of
@@ -105,7 +106,7 @@ class ToxicityRubric(Rubric):
             clean *= 1.0 - entry.severity
         level = 1.0 - clean
         shown = ", ".join(repr(entry.text) for entry in found[:5])
-        if level < self.threshold:
+        if not reaches(level, self.threshold):
             self.explain("level %.3f is under %s: %.200s", level, self.threshold, shown)
             return 0.0
         self.explain("level %.3f: %.200s", level, shown)

@@ -164,9 +164,10 @@ class ConversationReplay(Replay):
 
     def result(self) -> EvaluateResult:
         """Return the result of a replay that succeeded."""
+        steps = self.steps if len(self.steps) > 1 else [{}]  # else they are the result's metrics
         outputs = [
-            StepOutput(step_index=turn, base_reward=reward)
-            for turn, reward in zip(self._turns, self.rewards, strict=True)
+            StepOutput(step_index=turn, base_reward=reward, metrics=components)
+            for turn, reward, components in zip(self._turns, self.rewards, steps, strict=True)
         ]
         return EvaluateResult(
             score=self.score,

@@ -133,6 +133,7 @@ class EvalSandbox:
         parameters: Its parameters.
         is_rubric: Whether it wraps a rubric.
         gates: The paths of its gates, if it wraps a rubric.
+        rubrics: The names of the classes of its rubrics, by path.
         fingerprint: Of the function or the rubric; the same at every level.
         function: A reward function whose calls run here, for `FunctionScorer`, `score_rollouts`,
             `as_rubric` and the like.
@@ -177,7 +178,7 @@ class EvalSandbox:
         self.name = description.name
         self.mode = description.parameters.mode
         self.is_rubric = description.is_rubric
-        self.gates = description.gates
+        self.gates, self.rubrics = description.gates, description.rubrics
         self.fingerprint = description.fingerprint
         self.parameters: Parameters = description.parameters
         self.function = own or SandboxedFunction(description, self._evaluate)

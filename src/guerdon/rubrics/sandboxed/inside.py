@@ -38,6 +38,7 @@ from guerdon.rubrics.sandboxed.messages import (
     write_refusal,
     write_reply,
 )
+from guerdon.rubrics.state import classes_of
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import Message
 
@@ -245,6 +246,7 @@ def describe(reward: Rubric | RewardFunction) -> Description:
         name=str(function.__name__)[:1000],
         is_rubric=isinstance(reward, Rubric),
         gates=tuple(gates_of(reward)) if isinstance(reward, Rubric) else (),
+        rubrics=classes_of(reward) if isinstance(reward, Rubric) else {},
         parameters=function.parameters,
         fingerprint=reward.fingerprint() if isinstance(reward, Rubric) else function.fingerprint,
     )

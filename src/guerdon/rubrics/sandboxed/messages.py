@@ -82,6 +82,7 @@ class Description(BaseModel):
         name: The function's name.
         is_rubric: Whether it wraps a rubric.
         gates: The paths of its gates, if it wraps a rubric.
+        rubrics: The names of the classes of its rubrics, by path.
         parameters: Its parameters.
         fingerprint: Of the function, or of the rubric: 16 hexadecimal digits.
     """
@@ -95,6 +96,7 @@ class Description(BaseModel):
     name: str = Field(default="", max_length=1000)
     is_rubric: bool = False
     gates: tuple[str, ...] = ()
+    rubrics: dict[str, str] = {}
     parameters: Parameters = Parameters("pointwise", None, None, frozenset(), False)
     fingerprint: str = Field(default="", pattern="^([0-9a-f]{16})?$")
 

@@ -121,7 +121,7 @@ export class DiffView extends HTMLElement {
     const sides = other ? [row, theirs] : [row.before, row.after];
     if (this.#context !== context) return;
     const messages = row._rollout?.messages ?? [];
-    const trees = sides.map((side) => (side ? treeOf(side, (side.step_rewards ?? []).length - 1).tree : null));
+    const trees = sides.map((side) => (side ? treeOf(side, side.trees?.length === 1 ? 0 : -1).tree : null));
     const columns = sides.map((side, place) => {
       const [tree, title] = [trees[place], h("h3", {}, ["before", "after"][place])];
       if (!side) return h("section", {}, title, empty("The other file has no row with this id."));

@@ -168,7 +168,6 @@ export class RolloutView extends HTMLElement {
   #showStep() {
     const row = /** @type {Row} */ (this.#row);
     const steps = stepsOf(row);
-    // The components of a row are those of its last step, or of the one that failed.
     const failed = steps.findIndex((each) => each.isFailed);
     const last = failed < 0 ? steps.length - 1 : failed;
     const index = this.#context?.address.integer("step") ?? last;
@@ -176,17 +175,17 @@ export class RolloutView extends HTMLElement {
     const side = this.querySelector(".sticky");
     if (!side) return;
     const first = row._rollout?.first_turn ?? 0;
-    const { tree, isRecorded } = treeOf(row, index - first);
-    const isBuilt = index === last && !row.trees?.length;
+    const { tree, source } = treeOf(row, index - first);
+    const wasNotScored = source === "row" && row.trees?.length;
     const step = steps[index];
     replaceContent(side,
       h("h2", {}, steps.length ? `Step ${index}` : "The reward"),
       step && !row._rollout && numbersView(step, greatest(steps)), // else they are beside the message
       step?.reason && h("p.reason", {}, inline(step.reason, 2000)),
-      tree && (isRecorded || isBuilt) ? treeView(tree) : null,
-      tree && !isRecorded && h("p.about", {}, row.trees?.length ? "The step was not scored." : isBuilt
-        ? "From the components of this step. Weights, reasons and what was stopped are not in the file."
-        : `The file has the components of step ${last} only.`),
+      tree && !wasNotScored ? treeView(tree) : null,
+      tree && source !== "trees" && h("p.about", {}, wasNotScored ? "The step was not scored."
+        : `From the components of ${source === "step" || steps.length < 2 ? "this step" : "the whole rollout"}. `
+          + "Weights, reasons and what was stopped are not in the file."),
       !tree && h("p.about", {}, row.is_score_valid ? "The row has no components." : "Nothing was scored."));
   }
 

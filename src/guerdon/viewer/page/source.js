@@ -239,7 +239,7 @@ function makeReadable(row) {
     for (const each of rollout.messages) each.tool_calls = objectsOf(each.tool_calls);
   }
   for (const side of objectsOf([row, row.before, row.after])) {
-    for (const name of ["step_rewards", "stopped_by", "notes"]) {
+    for (const name of ["step_rewards", "step_components", "stopped_by", "notes"]) {
       if (side[name] && !Array.isArray(side[name])) side[name] = [];
     }
     if (side.steps) side.steps = objectsOf(side.steps);

@@ -45,10 +45,9 @@ export class Table {
     return this.info.columns.filter((each) => each.type === type).map((each) => each.name);
   }
 
-  /** The paths of the components, without those of means over steps. */
+  /** The paths of the components. */
   get components() {
-    const names = this.named("number").filter((name) => name.startsWith("components."));
-    return names.filter((name) => !name.endsWith("/mean"));
+    return this.named("number").filter((name) => name.startsWith("components."));
   }
 
   /** The components, without what is inside a Gate: the value of both is mostly the same. */

@@ -16,19 +16,20 @@ const MAX_DEPTH_SHOWN = 60;
 const JUDGE = /** @type {Record<string, string>} */ ({ prompt: "the judge's prompt", answer: "the judge's answer" });
 
 /**
- * The recorded tree of a step; otherwise one that is built from the components of the row.
+ * The recorded tree of a step; otherwise one of its components, or of those of the whole row.
  * @param {Row} row
- * @param {number} place Which of the steps, from 0.
- * @returns {{tree: Node_ | null, isRecorded: boolean}}
+ * @param {number} [place] Which of the steps, from 0; by default the whole row.
+ * @returns {{tree: Node_ | null, source: "trees" | "step" | "row"}}
  */
-export function treeOf(row, place) {
+export function treeOf(row, place = -1) {
   const recorded = row.trees?.[place];
-  if (recorded) return { tree: recorded, isRecorded: true };
-  const steps = row.step_rewards ?? [];
-  const components = Object.entries(row.components ?? {}).filter(([name]) => !name.endsWith("/mean"));
-  if (!components.length) return { tree: null, isRecorded: false };
+  if (recorded) return { tree: recorded, source: "trees" };
+  const ofStep = row.step_components?.[place];
+  const source = ofStep ? "step" : "row";
+  const components = Object.entries(ofStep ?? row.components ?? {});
+  if (!components.length) return { tree: null, source };
   /** @type {Node_} */
-  const root = { name: "reward", value: steps.at(-1) ?? row.score, children: [] };
+  const root = { name: "reward", value: ofStep ? row.step_rewards?.[place] : row.score, children: [] };
   if (!row.is_score_valid) root.status = "failed";
   for (const [path, value] of components) {
     let node = root;
@@ -40,7 +41,7 @@ export function treeOf(row, place) {
     }
     node.value = value;
   }
-  return { tree: root, isRecorded: false };
+  return { tree: root, source };
 }
 
 /**
