@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from guerdon._background import run
 from guerdon.envs.environment import Environment
-from guerdon.envs.runner import EnvAdapter
+from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
 from guerdon.errors import EnvError
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.types.observation import Observation
@@ -16,9 +17,50 @@ from guerdon.types.observation import Observation
 MakeEnv: TypeAlias = Callable[[], Environment[Any, Any, Any]]
 OnInvalid: TypeAlias = Literal["raise"] | float
 
+# Seconds that closing an environment in its own thread may take.
+CLOSE_S = 60.0
+
+
+class _InOwnThread:
+    """Calls an environment in a thread of its own, as an `EnvAdapter` does in the caller's."""
+
+    def __init__(self, env: MakeEnv) -> None:
+        self._env = env
+        run(self._open())
+        self.environment = self._runner.adapter.environment
+
+    async def _open(self) -> None:
+        self._threads = EnvThreads(1)
+        self._runner = EnvRunner(self._env, self._threads, timeout_s=math.inf)
+        await self._runner.open()
+
+    def reset(self, *arguments: Any) -> Any:
+        return run(self._runner.reset(*arguments))
+
+    def step(self, action: Any) -> Any:
+        return run(self._runner.step(action))
+
+    def close(self) -> None:
+        run(self._close())
+
+    async def _close(self) -> None:
+        failed = await self._runner.close(CLOSE_S, log=False)
+        self._threads.close()
+        if failed is not None:
+            raise failed
+
+
+def _adapter_of(env: MakeEnv) -> EnvAdapter | _InOwnThread:
+    if not getattr(env, "own_thread", False):
+        adapter = EnvAdapter(env())
+        if not adapter.environment.own_thread:
+            return adapter
+        adapter.close()  # it was made in the caller's thread
+    return _InOwnThread(env)
+
 
 class LocalEnvironment:
-    """One environment, called in the caller's thread, also if its methods are async.
+    """One environment, called in the caller's thread or in its own, also if its methods are async.
 
     Example:
         >>> from examples.connect4.environment import Connect4Environment
@@ -35,8 +77,8 @@ class LocalEnvironment:
     """
 
     def __init__(self, env: MakeEnv) -> None:
-        self.environment = env()
-        self._adapter = EnvAdapter(self.environment)
+        self._adapter = _adapter_of(env)
+        self.environment = self._adapter.environment
         self._is_open = True
         self._last: Any = None
 

@@ -8,8 +8,8 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from guerdon.envs.environment import Environment
-from guerdon.envs.runner import EnvAdapter, Keywords, read_action
+from guerdon.envs.environment import Environment, read_action
+from guerdon.envs.runner import EnvAdapter, Keywords, OwnCalls
 from guerdon.errors import InvalidArgumentError, InvalidObservationError
 from guerdon.types.action import Action
 from guerdon.types.numbers import FiniteFloat
@@ -104,7 +104,10 @@ class ForeignAdapter:
         step_is_async: Whether `step` returns an awaitable.
         close_is_async: Whether `close` returns an awaitable.
         takes_seed: Whether its reset is known to accept a seed.
+        own_calls: The calls of its own thread, if it has one.
     """
+
+    own_calls: OwnCalls | None = None
 
     def __init__(
         self,

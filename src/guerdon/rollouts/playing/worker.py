@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -298,6 +298,11 @@ def _is_factory(env: Any) -> bool:
     if isinstance(env, type):
         return True
     if callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None)):
+        if getattr(env, "own_thread", False) is True:
+            raise InvalidArgumentError(
+                f"`env` has `own_thread = True`, and {type(env).__name__} belongs to the thread "
+                "that made it; pass its class, or a function that returns one"
+            )
         return False
     if callable(env):
         return True
@@ -485,13 +490,23 @@ class _Episode:
         optional: dict[str, Any] = {"messages": messages, "turn": self._turns - 1}
         if self._agent is not None:
             optional["agent"] = self._agent
-        tools = self._runner.adapter.tools if worker.tools is None else worker.tools
+        tools = worker.tools
+        if tools is None:
+            tools = await self._declared_tools()
         asking: Any = worker.policy.get_action(
             self._result.observation, tools, **worker.policy_takes.accepted(optional)
         )
         if not inspect.isawaitable(asking):
             raise PolicyError(f"get_action must be async, got {asking!r:.60} from it")
         return _checked(await _within(asking, worker.policy_timeout))
+
+    async def _declared_tools(self) -> list[Any] | None:
+        adapter = self._runner.adapter
+        if adapter.own_calls is None:
+            tools = adapter.tools
+        else:
+            tools = await self._runner.call(lambda adapter: adapter.tools, "tools")
+        return cast("list[Any] | None", tools)
 
     def _open_step(self, output: PolicyOutput, turn: int) -> StepData:
         record = self._record
