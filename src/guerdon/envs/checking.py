@@ -341,12 +341,14 @@ class _Checks:
         try:
             self._play()
         except Exception as error:
+            if isinstance(error, _Found) and error.__cause__ is None:
+                raise  # it isn't what the environment has raised
             if OWN_THREAD in str(error) or self.environment.own_thread:
                 raise
             if not self.player.needs_own_thread(self.tried[: self.steps]):
                 raise
             raise _Found(
-                f"{_text(error)}; it can be played in the thread that made it: set "
+                f"{error if isinstance(error, _Found) else _text(error)}; it can be played in the thread that made it: set "
                 f"`own_thread = True` in {type(self.environment).__name__}"
             ) from error
 

@@ -15,7 +15,7 @@ import math
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -27,7 +27,7 @@ from weakref import WeakSet, WeakValueDictionary
 import anyio
 from guerdon._background import no_waiting, wait_for
 from guerdon._logging import step_logger
-from guerdon._validation import as_score
+from guerdon._validation import as_score, did_you_mean
 from guerdon.envs.environment import Environment, StepRecorder
 from guerdon.envs.lock_watch import WatchedThread, lock_watch
 from guerdon.envs.tools import ToolEnvironment
@@ -42,7 +42,7 @@ from guerdon.errors import (
 )
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.rubric import Rubric
-from guerdon.types.observation import Observation
+from guerdon.types.observation import Observation, agree_on_truncation, has_flag
 from guerdon.types.state import State
 from guerdon.types.tool_calls import CallToolAction, Tool, ToolOutcome
 
@@ -86,6 +86,10 @@ def blocked_by(since: float) -> str:
 # Calling one environment ---------------------------------------------------------------------
 
 
+class ResetArgumentError(InvalidArgumentError):
+    """The reset of an environment doesn't accept an argument; no episode was begun."""
+
+
 @dataclass(frozen=True, slots=True)
 class Keywords:
     """The keyword arguments that a method accepts.
@@ -122,6 +126,20 @@ class Keywords:
     def accepted(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return those of some arguments that the method accepts."""
         return {name: value for name, value in arguments.items() if self.accepts(name)}
+
+    def check(self, arguments: Iterable[str]) -> None:
+        """Check the names of arguments of a reset.
+
+        Raises:
+            ResetArgumentError: The method doesn't accept one; a seed and the ID of the episode are
+                left out instead.
+        """
+        known = {"seed", "episode_id", *self.names}
+        for name in arguments:
+            if not self.accepts(name) and name not in known:
+                raise ResetArgumentError(
+                    f"the environment's reset takes no {name!r}; {did_you_mean(name, known)}"
+                )
 
     def accepts(self, name: str) -> bool:
         """Whether the method accepts a keyword."""
@@ -216,12 +234,15 @@ class EnvAdapter:
         Args:
             seed: Makes the episode repeatable.
             episode_id: The episode's name.
-            extra: Further arguments; the environment gets those that it accepts.
+            extra: Further arguments.
 
         Raises:
+            ResetArgumentError: The environment doesn't accept one of `extra`.
             InvalidObservationError: The environment returned no observation.
             Exception: What the environment raised.
         """
+        if extra:
+            self._reset_takes.check(extra)
         arguments = {**(extra or {}), "seed": seed, "episode_id": episode_id}
         arguments = self._reset_takes.accepted(arguments)
         if self.reset_is_async:
@@ -335,6 +356,13 @@ class EnvAdapter:
             raise InvalidObservationError(
                 f"{self._name}.{method} returned an observation whose metadata is not a dict, or "
                 "whose done is not a bool"
+            )
+        if observation.done:
+            agree_on_truncation(observation)
+        elif observation.truncated is True and has_flag(observation):
+            raise InvalidObservationError(
+                f"{self._name}.{method} returned an observation that is truncated, but not done; "
+                "set `done=True`, too: `truncated` says why the episode has ended"
             )
         return observation
 
@@ -1059,6 +1087,7 @@ class EnvRunner:
         seed: int | None = None,
         episode_id: str | None = None,
         extra: Mapping[str, Any] | None = None,
+        is_lenient: bool = False,
     ) -> Any:
         """Begin an episode, in a new environment if the last one was abandoned.
 
@@ -1066,6 +1095,7 @@ class EnvRunner:
             seed: Makes the episode repeatable.
             episode_id: The episode's name.
             extra: Further arguments of the environment's reset.
+            is_lenient: Whether it gets only those that it accepts, instead of refusing others.
 
         Raises:
             EnvTimeoutError: It took too long; the environment is abandoned.
@@ -1076,6 +1106,8 @@ class EnvRunner:
         if self.adapter is None:
             await self.open()
         adapter = self.adapter
+        if is_lenient and extra:
+            extra = reset_arguments(adapter.environment, extra)
         configuration = self.configuration()
         if configuration is not None:
             adapter.environment._runtime = configuration

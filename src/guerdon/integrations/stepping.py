@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from guerdon._background import run
 from guerdon.envs.environment import Environment
-from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
+from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads, reset_arguments
 from guerdon.errors import EnvError
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.types.observation import Observation
@@ -35,7 +35,7 @@ class _InOwnThread:
         await self._runner.open()
 
     def reset(self, *arguments: Any) -> Any:
-        return run(self._runner.reset(*arguments))
+        return run(self._runner.reset(*arguments, is_lenient=True))
 
     def step(self, action: Any) -> Any:
         return run(self._runner.step(action))
@@ -84,7 +84,7 @@ class LocalEnvironment:
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Observation:
         """Begin an episode; the environment gets the options that its `reset` accepts."""
-        given = options or {}
+        given = reset_arguments(self.environment, options or {})
         return self._result(self._adapter.reset(seed, given.get("episode_id"), given))
 
     def step(self, action: Any) -> Observation:
@@ -135,10 +135,10 @@ def reward_of(reward: Any, on_invalid: OnInvalid, observation: Observation, *, o
 def ends(observation: Observation, failed: bool) -> tuple[bool, bool]:
     """Return whether a step terminates and whether it truncates its episode.
 
-    A step whose reward failed truncates it; one that is `done` does so if the observation has a
-    field `truncated` that is true, and terminates it otherwise.
+    A step whose reward failed truncates it; one that is `done` does so if the observation is
+    `truncated`, and terminates it otherwise.
     """
     if failed or not observation.done:
         return False, failed
-    truncated = bool(getattr(observation, "truncated", False))
+    truncated = bool(observation.truncated)
     return not truncated, truncated

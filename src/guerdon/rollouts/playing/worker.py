@@ -30,7 +30,7 @@ from guerdon.rubrics.failure import describe_failure
 from guerdon.types.agents import AGENT, AGENT_REWARDS, check_agent_rewards
 from guerdon.types.message import INSTRUCTION_ROLES, Message, read_messages
 from guerdon.types.numbers import FiniteFloat
-from guerdon.types.observation import StepResult
+from guerdon.types.observation import TRUNCATED, StepResult
 from guerdon.types.rollout import StepData
 
 __all__ = ["RLRolloutWorker"]
@@ -48,7 +48,7 @@ CLOSE_S = 10.0
 GRACE_S = 1.0
 # Columns of a row that belong to the episode, and not to the task.
 RECORD_COLUMNS = frozenset(
-    ("seed", "ended", "error", "env_rewards", "first_turn", "agents", "agent_rewards")
+    ("seed", "ended", "error", "env_rewards", "first_turn", "agents", "agent_rewards", TRUNCATED)
 )
 
 
@@ -479,6 +479,8 @@ class _Episode:
         self._show(self._calls.get(self._agent, []))
         if metadata := json_items(result.metadata):
             step.step_info["env_metadata"] = metadata
+        if result.truncated:
+            step.step_info[TRUNCATED] = True
         self._close_step(step)
         if result.done:
             return "done"
