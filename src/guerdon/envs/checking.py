@@ -347,9 +347,10 @@ class _Checks:
                 raise
             if not self.player.needs_own_thread(self.tried[: self.steps]):
                 raise
+            text = str(error) if isinstance(error, _Found) else _text(error)
             raise _Found(
-                f"{error if isinstance(error, _Found) else _text(error)}; it can be played in the thread that made it: set "
-                f"`own_thread = True` in {type(self.environment).__name__}"
+                f"{text}; it can be played in the thread that made it: set `own_thread = True` in "
+                f"{type(self.environment).__name__}"
             ) from error
 
     def _play(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import isfinite
+from types import FrameType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -69,7 +70,7 @@ TREE = "reward_tree"
 STEP_REWARDS = "step_rewards"
 STEP_REWARDS_ERROR = "step_rewards_error"
 
-# Marks a method that was wrapped: a reset that applies the configuration, a step that reads actions.
+# Marks a reset that applies the configuration, and a step that reads its action.
 WRAPPED = "_guerdon_wrapped"
 
 # The pipeline that supplies the reward of the environments that are being created.
@@ -77,7 +78,7 @@ current_pipeline: ContextVar[RewardPipeline | None] = ContextVar("guerdon_pipeli
 
 
 # The types that the caller has passed for them.
-current_types: ContextVar[Mapping[str, type]] = ContextVar("guerdon_types", default={})
+current_types: ContextVar[Mapping[str, type] | None] = ContextVar("guerdon_types", default=None)
 
 # Their services.
 current_services: ContextVar[MCPClient | None] = ContextVar("guerdon_services", default=None)
@@ -96,13 +97,14 @@ class _EnvironmentMeta(ABCMeta):
         if missing:
             raise EnvDefinitionError(f"{cls.__name__} must define {', '.join(missing)}")
         if not (_declares(cls, "action_type") or current_types.get()):
-            _set_annotated_types(cls)  # a name may have been defined since
+            kind = cast("type[Environment[Any, Any, Any]]", cls)
+            _set_annotated_types(kind)  # a name may have been defined since
             if not _declares(cls, "action_type"):
                 raise EnvDefinitionError(
                     f"{cls.__name__} must declare the type of its actions: annotate the action of "
                     "step with a class derived from Action, derive it from "
                     "Environment[MyAction, MyObservation, MyState], or pass the types to "
-                    f"create_app{_unresolved(cls)}"
+                    f"create_app{_unresolved(kind)}"
                 )
         environment = super().__call__(*args, **kwargs)
         environment.__dict__.setdefault("_mcp", current_services.get())
@@ -655,7 +657,8 @@ def _step(cls: type[Environment[Any, Any, Any]]) -> Any:
 def _resolved(cls: type[Environment[Any, Any, Any]], annotation: str) -> Any:
     """Return what an annotation means where the class is defined, perhaps in a function."""
     names = inspect.unwrap(_step(cls)).__globals__
-    frame, local = sys._getframe(), []
+    local: list[dict[str, Any]] = []
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals is names:
             local.append(frame.f_locals)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Never
 from weakref import WeakSet, WeakValueDictionary
 
 import anyio
+
 from guerdon._background import no_waiting, wait_for
 from guerdon._logging import step_logger
 from guerdon._validation import as_score, did_you_mean
@@ -704,9 +705,11 @@ class EnvThreads:
         return closed
 
     def _hangs(self, call: EnvCall) -> None:
-        """Count a call whose thread is replaced; its own one is counted until it has ended."""
+        """Count a call whose thread is replaced; that of its own counts until it has ended."""
         self._hanging[call] = None
-        self.threads += call.own is not None
+        if call.own is not None:
+            self.threads += 1
+            self._outstanding += 1
         self._recruit()
 
     def check(self) -> None:
@@ -840,11 +843,13 @@ class EnvThreads:
         self._is_woken = False
         while self._ended:
             call = self._ended.popleft()
-            self._outstanding -= call.own is None
+            if call.own is None:
+                self._outstanding -= 1
             if call in self._hanging:
                 del self._hanging[call]
                 if call.own is not None:
                     self.threads -= 1
+                    self._outstanding -= 1
                 elif not self._is_closed and self.threads > self.size + self.stuck:
                     self.threads -= 1
                     self._queue.put(None)

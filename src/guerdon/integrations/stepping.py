@@ -34,8 +34,8 @@ class _InOwnThread:
         self._runner = EnvRunner(self._env, self._threads, timeout_s=math.inf)
         await self._runner.open()
 
-    def reset(self, *arguments: Any) -> Any:
-        return run(self._runner.reset(*arguments, is_lenient=True))
+    def reset(self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
+        return run(self._runner.reset(seed, episode_id, extra))
 
     def step(self, action: Any) -> Any:
         return run(self._runner.step(action))
@@ -78,7 +78,7 @@ class LocalEnvironment:
 
     def __init__(self, env: MakeEnv) -> None:
         self._adapter = _adapter_of(env)
-        self.environment = self._adapter.environment
+        self.environment: Environment[Any, Any, Any] = self._adapter.environment
         self._is_open = True
         self._last: Any = None
 

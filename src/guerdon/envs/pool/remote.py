@@ -414,9 +414,7 @@ class _Batched(_Sessions):
         try:
             if error is not None:
                 raise error
-            observation = validated_observation(
-                data, self._observation_type, server="the server"
-            )
+            observation = validated_observation(data, self._observation_type, server="the server")
         except Exception as problem:
             self._failed(call, problem)
         else:

@@ -36,6 +36,7 @@ __all__ = ["EnvApp", "create_app"]
 
 MODES = ("simulation", "production")
 WEB = "/web"
+TYPES = ("action_type", "observation_type", "state_type")
 
 
 class EnvApp(Starlette):
@@ -162,22 +163,18 @@ def create_app(
         )
     check_choice("mode", mode, MODES)
     pipeline = RewardPipeline.of(reward) if reward is not None else None
-    passed = {
-        "action_type": action_type,
-        "observation_type": observation_type,
-        "state_type": state_type,
-    }
-    passed = {name: each for name, each in passed.items() if each is not None}
     own = _environment_class(factory, pipeline, may_make=action_type is None)
-    for name, each in passed.items():
-        base = getattr(Environment, name)
+    passed: dict[str, Any] = {}
+    given = (action_type, observation_type, state_type)
+    for name, each, base in zip(TYPES, given, (Action, Observation, State), strict=True):
+        if each is None:
+            continue
         if not (isinstance(each, type) and issubclass(each, base)):
             raise InvalidArgumentError(
                 f"`{name}` must be a subclass of {base.__name__}, got {each!r:.60}"
             )
         passed[name] = narrowed(own, name, each)
-    names = ("action_type", "observation_type", "state_type")
-    types = EnvTypes(*(passed.get(name) or getattr(own, name) for name in names))
+    types = EnvTypes(*(passed.get(name) or getattr(own, name) for name in TYPES))
     sessions = SessionManager(
         TypedFactory(factory, passed) if passed else factory,
         types.action,

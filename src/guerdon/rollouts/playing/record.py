@@ -25,10 +25,10 @@ class RolloutRecord:
     examples at the beginning), ``env_reward`` (the environment's reward, or None),
     ``env_metadata`` (other data of the environment), ``policy_info`` (other data of the policy),
     ``group``, ``truncated`` (true) on a last step with which the environment ended the episode for
-    another reason than its own, ``error`` on a step that failed, ``episode_error`` on the last step if something
-    failed after it, and on the first step ``reset_metadata`` (other data of the reset). With
-    several agents, it also contains ``agent`` (the one that acted) and ``agent_rewards`` (the
-    reward of each by name; None on a step that failed).
+    another reason than its own, ``error`` on a step that failed, ``episode_error`` on the last step
+    if something failed after it, and on the first step ``reset_metadata`` (other data of the
+    reset). With several agents, it also contains ``agent`` (the one that acted) and
+    ``agent_rewards`` (the reward of each by name; None on a step that failed).
     ``is_done`` is true on a last step with which the environment or the policy ended the episode,
     and on no other: an episode that was cut off isn't done.
 
