@@ -474,24 +474,24 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_check_output_runs_what_programs_of_contests_do(sandbox, name):
+def test_check_output_runs_what_programs_of_contests_do(shared, name):
     program, stdin, expected = PROGRAMS[name]
-    verdict = check_output(sandbox, program, [(stdin, expected)])
+    verdict = check_output(shared, program, [(stdin, expected)])
     assert (verdict.passed, verdict.failure) == (1, None)
 
 
 @pytest.mark.parametrize("compare", ["whitespace", "exact", "float", "lines"])
-def test_check_output_compares_long_integers(sandbox, compare):
+def test_check_output_compares_long_integers(shared, compare):
     for last, passed in (("1", 1), ("2", 0)):
         cases = [("", LONG[:-1] + last)]
-        verdict = check_output(sandbox, "print(10**9999 + 1)", cases, compare=compare)
+        verdict = check_output(shared, "print(10**9999 + 1)", cases, compare=compare)
         assert verdict.passed == passed
 
 
-def test_check_output_a_stack_without_limit_ends_at_the_limit_on_memory(sandbox):
+def test_check_output_a_stack_without_limit_ends_at_the_limit_on_memory(shared):
     program = RAISED.format("(-1, -1)") + (
         "import functools\nsys.setrecursionlimit(10**9)\n"
         "@functools.lru_cache(None)\ndef f(n): return 1 + f(n + 1)\nf(0)"
     )
-    verdict = check_output(sandbox, program, [("", "5")])
+    verdict = check_output(shared, program, [("", "5")])
     assert (verdict.passed, verdict.ended in ("memory", "signal")) == (0, True)

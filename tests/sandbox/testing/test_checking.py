@@ -62,7 +62,7 @@ def test_check_program_is_reproducible(sandbox):
         ("t = []\nfor _ in range(99): t = [t, t]\ndef f(): return t", "repr(f())", ""),
         ("def f(g): return g(g)", "f(lambda g: f(g))", "RecursionError"),
         ("import itertools\ndef f(): return itertools.count()", "list(f())", "within 1 s"),
-        ("def f(): return int('9' * 4000) ** 2", "str(f())", "ValueError: Exceeds the limit"),
+        ("def f(): return 1 << 10**7", "str(f())", "within 1 s"),
         (
             "t = []\nt.append(t)\ndef f(): return t",
             "x = []\nx.append(x)\nassert f() == x",
