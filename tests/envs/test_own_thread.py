@@ -7,7 +7,7 @@ import threading
 import pytest
 from starlette.testclient import TestClient
 
-from guerdon import EnvPool, Environment, RLRolloutWorker, State, check_environment, create_app
+from guerdon import Environment, EnvPool, RLRolloutWorker, State, check_environment, create_app
 from guerdon.envs.runner import EnvRunner, EnvThreads
 from guerdon.errors import EnvError, EnvTimeoutError, EpisodeError, InvalidArgumentError
 from guerdon.integrations.stepping import LocalEnvironment

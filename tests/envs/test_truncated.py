@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.testclient import TestClient
 
-from guerdon import EnvPool, Environment, Observation, RLRolloutWorker, State, create_app
+from guerdon import Environment, EnvPool, Observation, RLRolloutWorker, State, create_app
 from guerdon.envs import ASGITransport, GenericEnvClient
 from guerdon.envs.runner import EnvAdapter
 from guerdon.errors import InvalidObservationError
@@ -58,9 +58,7 @@ ENDS = [([1], [(True, False)]), ([0, 0], [(False, False), (True, True)])]
 
 
 @pytest.mark.parametrize(("values", "flags"), ENDS)
-@pytest.mark.parametrize(
-    "backend", ["threads", pytest.param("processes", marks=pytest.mark.edge)]
-)
+@pytest.mark.parametrize("backend", ["threads", pytest.param("processes", marks=pytest.mark.edge)])
 def test_env_pool_keeps_truncated_apart_from_done(backend, values, flags):
     with EnvPool(Limited, n=1, backend=backend).sync() as pool:
         pool.reset_batch()

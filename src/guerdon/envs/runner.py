@@ -975,8 +975,10 @@ def _end_thread(adapter: Any) -> None:
 def _with_hint(error: BaseException) -> BaseException:
     """Return an error with the remedy, if it says that an object belongs to another thread."""
     seen: BaseException | None = error
-    while seen is not None:
-        if _OF_A_THREAD.search(str(seen)):
+    for _ in range(10):  # of a chain, which may be a circle
+        if seen is None:
+            break
+        if _OF_A_THREAD.search(describe_failure(seen)):
             hinted = EnvError(f"{describe_failure(error)}; {OWN_THREAD}", exception=error)
             hinted.__cause__ = error
             return hinted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from guerdon import EnvPool, Environment, State
+from guerdon import Environment, EnvPool, State
 from guerdon.errors import InvalidArgumentError
 from tests.envs.worlds import Board, Half, Move
 
@@ -51,7 +51,10 @@ def test_env_pool_refuses_a_reset_argument_by_name(pool, arguments, problem):
     [
         ({"move": 1}, "not a valid Move: move: Extra inputs are not permitted"),
         (Level.action_type(), None),
-        (type("Other", (Move.__base__,), {})(), "must be a Move or a dict of its fields, got Other"),
+        (
+            type("Other", (Move.__base__,), {})(),
+            "must be a Move or a dict of its fields, got Other",
+        ),
         (type("Move", (Move.__base__,), {})(), None),  # such as that of a module loaded again
     ],
 )
