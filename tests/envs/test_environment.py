@@ -644,9 +644,12 @@ def test_environment_resolves_annotations_of_classes_in_functions_and_of_later_o
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("Unknown", "'Nowhere', the annotation of the action, can't be resolved: name 'Nowhere'"),
-        ("Plain", "'dict', the annotation of the action, is <class 'dict'>, not derived from Act"),
-        ("Several", "'Late | Observation', the annotation of the action, is "),
+        (
+            "Unknown",
+            "in the annotation, 'Nowhere' can't be resolved (name 'Nowhere' is not defined)",
+        ),
+        ("Plain", "in the annotation, <class 'dict'> is no class derived from Action"),
+        ("Several", "Late | "),
     ],
 )
 def test_environment_names_the_annotation_that_is_no_action(future, name, problem):

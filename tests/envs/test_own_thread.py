@@ -214,8 +214,8 @@ def test_env_runner_abandons_an_own_thread_that_hangs(kind):
         threads = EnvThreads(1)
         runner = EnvRunner(factory, threads, timeout_s=SOON)
         await runner.reset()
+        runner.timeout_s = 0.1
         with pytest.raises(EnvTimeoutError, match="step took longer"):
-            runner.timeout_s = 0.1
             await runner.step(Move())
         runner.timeout_s = SOON
         assert (await runner.reset()).done is False  # in another environment
@@ -276,7 +276,7 @@ def test_env_runner_an_error_about_threads_has_the_remedy(error):
         finally:
             threads.close()
 
-    with pytest.raises(EnvError, match="the shop is closed.*set `own_thread = True` in the class"):
+    with pytest.raises(EnvError, match=r"the shop is closed.*set `own_thread = True` in the class"):
         asyncio.run(main())
 
 

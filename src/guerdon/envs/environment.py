@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import inspect
@@ -98,13 +97,13 @@ class _EnvironmentMeta(ABCMeta):
             raise EnvDefinitionError(f"{cls.__name__} must define {', '.join(missing)}")
         if not (_declares(cls, "action_type") or current_types.get()):
             kind = cast("type[Environment[Any, Any, Any]]", cls)
-            _set_annotated_types(kind)  # a name may have been defined since
+            problem = _set_annotated_types(kind)  # a name may have been defined since
             if not _declares(cls, "action_type"):
                 raise EnvDefinitionError(
                     f"{cls.__name__} must declare the type of its actions: annotate the action of "
                     "step with a class derived from Action, derive it from "
                     "Environment[MyAction, MyObservation, MyState], or pass the types to "
-                    f"create_app{_unresolved(kind)}"
+                    f"create_app{problem}"
                 )
         environment = super().__call__(*args, **kwargs)
         environment.__dict__.setdefault("_mcp", current_services.get())
@@ -631,32 +630,34 @@ def _type_arguments(cls: type[Any], base: type[Any]) -> tuple[Any, ...]:
     return ()
 
 
-def _set_annotated_types(cls: type[Environment[Any, Any, Any]]) -> None:
-    """Set the types that a class and its parents don't declare from the annotations of `step`."""
-    for name, given in _annotations(cls).items():
-        if isinstance(given, str):
-            with contextlib.suppress(Exception):  # of a name that isn't defined yet, and others
-                given = _resolved(cls, given)
+def _set_annotated_types(cls: type[Environment[Any, Any, Any]]) -> str:
+    """Set the types that a class and its parents don't declare from the annotations of `step`.
+
+    Returns:
+        What is wrong with the annotation of the action, as the end of an error.
+    """
+    step = cls.step if _overrides(cls, "step") else cls.step_async
+    signature = inspect.signature(step)
+    found = [each.annotation for each in signature.parameters.values()][1:2]
+    annotations = (signature.return_annotation, *found)
+    problem = ""
+    for name, annotation in zip(("observation_type", "action_type"), annotations, strict=False):
+        try:
+            given = _resolved(step, annotation) if isinstance(annotation, str) else annotation
+        except Exception as error:
+            problem = f"{annotation!r} can't be resolved ({error}): define it before, or import it"
+            continue
         fits = isinstance(given, type) and issubclass(given, getattr(Environment, name))
         if fits and not _declares(cls, name):
             setattr(cls, name, given)
+        problem = f"{shown(given)} is no class derived from Action"
+    is_annotated = found and found[0] is not inspect.Parameter.empty
+    return f"; in the annotation, {problem}" if is_annotated else ""
 
 
-def _annotations(cls: type[Environment[Any, Any, Any]]) -> dict[str, Any]:
-    """Return the annotations of `step` by the name of the type that they declare."""
-    signature = inspect.signature(_step(cls))
-    found = [each.annotation for each in signature.parameters.values()][1:2]
-    annotations = (signature.return_annotation, *found)
-    return dict(zip(("observation_type", "action_type"), annotations, strict=False))
-
-
-def _step(cls: type[Environment[Any, Any, Any]]) -> Any:
-    return cls.step if _overrides(cls, "step") else cls.step_async
-
-
-def _resolved(cls: type[Environment[Any, Any, Any]], annotation: str) -> Any:
-    """Return what an annotation means where the class is defined, perhaps in a function."""
-    names = inspect.unwrap(_step(cls)).__globals__
+def _resolved(step: Any, annotation: str) -> Any:
+    """Return what an annotation means where `step` is defined, perhaps in a function."""
+    names = inspect.unwrap(step).__globals__
     local: list[dict[str, Any]] = []
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -664,23 +665,6 @@ def _resolved(cls: type[Environment[Any, Any, Any]], annotation: str) -> Any:
             local.append(frame.f_locals)
         frame = frame.f_back
     return eval(annotation, names, ChainMap({}, *local))
-
-
-def _unresolved(cls: type[Environment[Any, Any, Any]]) -> str:
-    """Return what is wrong with the annotation of the action, as the end of an error."""
-    given = _annotations(cls).get("action_type", inspect.Parameter.empty)
-    if given is inspect.Parameter.empty:
-        return ""
-    if not isinstance(given, str):
-        return f"; {shown(given)}, the annotation of the action, is no class derived from Action"
-    try:
-        found = _resolved(cls, given)
-    except Exception as error:
-        return (
-            f"; {given!r}, the annotation of the action, can't be resolved: {error}; define it at "
-            "the top level of the module, or import it there"
-        )
-    return f"; {given!r}, the annotation of the action, is {shown(found)}, not derived from Action"
 
 
 def narrowed(cls: type, name: str, given: type) -> type:

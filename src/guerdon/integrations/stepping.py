@@ -3,60 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeAlias, cast
 
 from guerdon._background import run
 from guerdon.envs.environment import Environment
-from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads, reset_arguments
+from guerdon.envs.runner import EnvAdapter, OwnCalls, reset_arguments
 from guerdon.errors import EnvError
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.types.observation import Observation
 
 MakeEnv: TypeAlias = Callable[[], Environment[Any, Any, Any]]
 OnInvalid: TypeAlias = Literal["raise"] | float
-
-# Seconds that closing an environment in its own thread may take.
-CLOSE_S = 60.0
-
-
-class _InOwnThread:
-    """Calls an environment in a thread of its own, as an `EnvAdapter` does in the caller's."""
-
-    def __init__(self, env: MakeEnv) -> None:
-        self._env = env
-        run(self._open())
-        self.environment = self._runner.adapter.environment
-
-    async def _open(self) -> None:
-        self._threads = EnvThreads(1)
-        self._runner = EnvRunner(self._env, self._threads, timeout_s=math.inf)
-        await self._runner.open()
-
-    def reset(self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any]) -> Any:
-        return run(self._runner.reset(seed, episode_id, extra))
-
-    def step(self, action: Any) -> Any:
-        return run(self._runner.step(action))
-
-    def close(self) -> None:
-        run(self._close())
-
-    async def _close(self) -> None:
-        failed = await self._runner.close(CLOSE_S, log=False)
-        self._threads.close()
-        if failed is not None:
-            raise failed
-
-
-def _adapter_of(env: MakeEnv) -> EnvAdapter | _InOwnThread:
-    if not getattr(env, "own_thread", False):
-        adapter = EnvAdapter(env())
-        if not adapter.environment.own_thread:
-            return adapter
-        adapter.close()  # it was made in the caller's thread
-    return _InOwnThread(env)
 
 
 class LocalEnvironment:
@@ -77,24 +36,37 @@ class LocalEnvironment:
     """
 
     def __init__(self, env: MakeEnv) -> None:
-        self._adapter = _adapter_of(env)
+        self._own = OwnCalls()
+        self._thread: ThreadPoolExecutor | None = None
+        if not getattr(env, "own_thread", False):
+            self._adapter = EnvAdapter(env())
+        if getattr(env, "own_thread", False) or self._adapter.environment.own_thread:
+            if hasattr(self, "_adapter"):
+                self._adapter.close()  # it was made in the caller's thread
+            self._thread = ThreadPoolExecutor(1, "guerdon-env")
+            self._adapter = self._call(lambda: EnvAdapter(env()))
         self.environment: Environment[Any, Any, Any] = self._adapter.environment
         self._is_open = True
         self._last: Any = None
 
+    def _call(self, function: Callable[[], Any]) -> Any:
+        """Call a function of the environment in its thread, and run what it awaits."""
+        if self._thread is not None:
+            return self._thread.submit(self._own.completed, function).result()
+        result = function()
+        return run(result) if inspect.iscoroutine(result) else result
+
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Observation:
         """Begin an episode; the environment gets the options that its `reset` accepts."""
         given = reset_arguments(self.environment, options or {})
-        return self._result(self._adapter.reset(seed, given.get("episode_id"), given))
+        name = given.get("episode_id")
+        self._last = self._call(lambda: self._adapter.reset(seed, name, given))
+        return cast("Observation", self._last)
 
     def step(self, action: Any) -> Observation:
         """Take a step; a failed rubric leaves no reward, everything else raises."""
-        return self._result(self._adapter.step(action))
-
-    def _result(self, returned: Any) -> Observation:
-        self._last = run(returned) if inspect.iscoroutine(returned) else returned
-        observation: Observation = self._last
-        return observation
+        self._last = self._call(lambda: self._adapter.step(action))
+        return cast("Observation", self._last)
 
     def render(self, mode: str | None) -> str | None:
         """Return the text of the last observation, or its JSON, in the mode ``"ansi"``."""
@@ -104,7 +76,12 @@ class LocalEnvironment:
         """Close the environment, and return it. Closing twice does nothing."""
         if self._is_open:
             self._is_open = False
-            self._adapter.close()
+            try:
+                self._call(self._adapter.close)
+            finally:
+                if self._thread is not None:
+                    self._thread.submit(self._own.close)
+                    self._thread.shutdown(wait=False)
         return self.environment
 
 

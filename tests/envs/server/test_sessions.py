@@ -21,6 +21,7 @@ from tests.envs.server.worlds import (
     Echo,
     Length,
     Said,
+    Say,
     counted,
     step,
 )
