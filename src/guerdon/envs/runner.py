@@ -136,11 +136,12 @@ class Keywords:
                 left out instead.
         """
         known = {"seed", "episode_id", *self.names}
-        for name in arguments:
-            if not self.accepts(name) and name not in known:
-                raise ResetArgumentError(
-                    f"the environment's reset takes no {name!r}; {did_you_mean(name, known)}"
-                )
+        unknown = sorted(name for name in arguments if not self.accepts(name) and name not in known)
+        if unknown:
+            raise ResetArgumentError(
+                f"the environment's reset takes no {', '.join(map(repr, unknown))}; "
+                f"{did_you_mean(unknown[0], known)}"
+            )
 
     def accepts(self, name: str) -> bool:
         """Whether the method accepts a keyword."""
