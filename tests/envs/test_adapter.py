@@ -1,13 +1,19 @@
 """EnvAdapter: passes an environment the arguments that it accepts, and checks its results."""
 
 import asyncio
+import re
 
 import pytest
 
 from guerdon import Environment, Rubric, State
 from guerdon.envs import reset_arguments
 from guerdon.envs.runner import EnvAdapter
-from guerdon.errors import EnvDefinitionError, EpisodeError, InvalidObservationError
+from guerdon.errors import (
+    EnvDefinitionError,
+    EpisodeError,
+    InvalidArgumentError,
+    InvalidObservationError,
+)
 from tests.envs.worlds import AsyncHalf, Board, Down, Half, Move, World, unsigned
 
 
@@ -28,8 +34,9 @@ def step(adapter, *arguments):
 
 def received(adapter):
     """Return the arguments that reach an environment, of more than it accepts."""
+    extra = reset_arguments(adapter.environment, {"task": 1, "level": 2})
     return (
-        reset(adapter, 3, "e", {"task": 1, "level": 2}).metadata,
+        reset(adapter, 3, "e", extra).metadata,
         step(adapter, Move(), 7.0, {"hint": 1, "level": 2}).metadata,
     )
 
@@ -99,6 +106,22 @@ def test_env_adapter_an_environment_that_takes_nothing_gets_nothing(kind):
 
 def test_env_adapter_an_environment_that_takes_some_gets_those():
     assert received(EnvAdapter(TakesSome())) == ({"seed": 3, "task": 1}, {"hint": 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "hint"),
+    [
+        (TakesSome, "tsk", "did you mean 'task'?"),
+        (TakesSome, "sed", "did you mean 'seed'?"),
+        (TakesNothing, "level", "known: "),
+        (TakesNothingAsync, "level", "known: "),
+    ],
+)
+def test_env_adapter_refuses_a_reset_argument_that_the_environment_does_not_accept(
+    kind, name, hint
+):
+    with pytest.raises(InvalidArgumentError, match=f"reset takes no '{name}'; {re.escape(hint)}"):
+        reset(EnvAdapter(kind()), 3, "e", {name: 1})
 
 
 @pytest.mark.parametrize("kind", [TakesAll, TakesAllAsync])

@@ -1,6 +1,7 @@
 """Environment: what an author writes, and the errors for what is missing."""
 
 import asyncio
+import re
 import threading
 from typing import Generic
 
@@ -20,10 +21,16 @@ from guerdon import (
     Sequential,
     State,
     WeightedSum,
+    as_rubric,
 )
 from guerdon._background import no_waiting, run
 from guerdon.envs.environment import ActT, ObsT, StateT
-from guerdon.errors import AsyncRubricError, EnvDefinitionError, InvalidArgumentError
+from guerdon.errors import (
+    AsyncRubricError,
+    EnvDefinitionError,
+    InvalidActionError,
+    InvalidArgumentError,
+)
 from guerdon.services import OpenAIService
 from tests.envs.worlds import (
     SOON,
@@ -576,3 +583,135 @@ def test_environment_refuses_a_judge_whose_service_it_lacks():
 
     with pytest.raises(InvalidArgumentError, match="no service 'stile_judge'; did you mean 'style"):
         Misspelled()
+
+
+# Annotations that are texts, and actions of another class ----------------------------------------
+
+FUTURE = """
+from __future__ import annotations
+from guerdon import Action, Environment, Observation, State, as_rubric
+
+class Base(Environment):
+    state = State()
+    def __init__(self):
+        super().__init__(rubric=as_rubric(lambda action, observation: 1.0))
+    def reset(self, seed=None):
+        return Observation()
+
+def local():
+    class Move(Action):
+        cell: int = 0
+    def inner():
+        class Game(Base):
+            def step(self, action: Move) -> Observation:
+                return self.score(action, Observation())
+        return Game
+    return inner()
+
+class Early(Base):
+    def step(self, action: Late) -> Observation:
+        return self.score(action, Observation())
+
+class Late(Action):
+    cell: int = 0
+
+class Unknown(Base):
+    def step(self, action: Nowhere) -> Observation:
+        return self.score(action, Observation())
+
+class Plain(Base):
+    def step(self, action: dict) -> Observation:
+        return self.score(action, Observation())
+
+class Several(Base):
+    def step(self, action: Late | Observation) -> Observation:
+        return self.score(action, Observation())
+"""
+
+
+@pytest.fixture(scope="module")
+def future():
+    names = {"__name__": "future"}
+    exec(compile(FUTURE, "<future>", "exec", dont_inherit=True), names)
+    return names
+
+
+def test_environment_resolves_annotations_of_classes_in_functions_and_of_later_ones(future):
+    assert future["local"]()().step({"cell": 3}).reward == 1.0
+    assert future["Early"]().step({"cell": 3}).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        (
+            "Unknown",
+            "in the annotation, 'Nowhere' can't be resolved (name 'Nowhere' is not defined)",
+        ),
+        ("Plain", "in the annotation, <class 'dict'> is no class derived from Action"),
+        ("Several", "Late | "),
+    ],
+)
+def test_environment_names_the_annotation_that_is_no_action(future, name, problem):
+    with pytest.raises(EnvDefinitionError, match=re.escape(problem)):
+        future[name]()
+
+
+class Pick(Action):
+    cell: int = 0
+
+
+class PickTwice(Pick):
+    again: int = 0
+
+
+class Say(Action):
+    text: str = ""
+
+
+class Picking(Environment[Pick, Observation, State]):
+    state = State()
+
+    def __init__(self):
+        super().__init__(rubric=as_rubric(lambda action, observation: float(action.cell)))
+
+    def reset(self, seed=None):
+        return Observation()
+
+    def step(self, action):
+        return self.score(action, Observation())
+
+
+class Named(Picking):
+    """Its parent's step gets what it makes of another action."""
+
+    action_type = Say
+
+    def step(self, move):
+        return super().step(Pick(cell=len(move.text)))
+
+
+@pytest.mark.parametrize(
+    "action", [Pick(cell=3), PickTwice(cell=3), {"cell": 3}, type("Pick", (Pick,), {})(cell=3)]
+)
+def test_environment_step_takes_an_action_or_its_fields(action):
+    assert Picking().step(action).reward == 3.0
+
+
+@pytest.mark.parametrize(
+    ("action", "problem"),
+    [
+        (Say(text="hi"), "the action must be a Pick or a dict of its fields, got Say: Say("),
+        ("hi", "must be a Pick or a dict of its fields, got str: 'hi'"),
+        (None, "must be a Pick or a dict of its fields, got NoneType"),
+        ({"text": "hi"}, "not a valid Pick: text: Extra inputs are not permitted"),
+    ],
+)
+def test_environment_step_refuses_another_action_by_name(action, problem):
+    with pytest.raises(InvalidActionError, match=re.escape(problem)):
+        Picking().step(action)
+
+
+def test_environment_step_may_pass_another_action_to_its_parents():
+    assert Named().step(Say(text="abc")).reward == 3.0
+    assert Named().step(move=Say(text="ab")).reward == 2.0

@@ -21,7 +21,6 @@ class Hint(Observation):
     share: float = Field(ge=0, le=1)
     guesses: list[int] = Field(min_length=2, max_length=2)
     text: str = Field(default="", max_length=20)
-    truncated: bool = False
 
 
 class Nearness(Rubric):

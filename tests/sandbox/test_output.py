@@ -409,3 +409,89 @@ async def test_check_output_async_ends_the_program_if_it_is_cancelled(
             group.cancel_scope.cancel()
     assert os.getpid() != pid
     until(lambda: not alive(pid))
+
+
+# What programs of contests do ---------------------------------------------------------------------
+
+DEEP = """
+import sys, threading
+sys.setrecursionlimit(10**6)
+threading.stack_size({size})
+def depth(n): return n and 1 + depth(n - 1)
+thread = threading.Thread(target=lambda: print(depth(10**5)))
+thread.start()
+thread.join()
+"""
+RAISED = "import resource, sys\nresource.setrlimit(resource.RLIMIT_STACK, {})\n"
+LONG = "1" + "0" * 9999
+
+PROGRAMS = {
+    "unlimited stack": (RAISED.format("(-1, -1)") + "print(5)", "", "5"),
+    "large stack": (RAISED.format("(2**27, -1)") + "print(5)", "", "5"),
+    "list of limits": (RAISED.format("[2**28, resource.RLIM_INFINITY]") + "print(5)", "", "5"),
+    "deep recursion in C": (
+        RAISED.format("(-1, -1)") + "import functools\nsys.setrecursionlimit(10**6)\n"
+        "@functools.lru_cache(None)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(5 * 10**4))",
+        "",
+        "50000",
+    ),
+    **{f"thread of 2**{k}": (DEEP.format(size=2**k), "", "100000") for k in range(26, 31)},
+    "stack_size of _thread": (
+        "import _thread, threading\n_thread.stack_size(2**29)\n"
+        "thread = threading.Thread(target=print, args=(7,))\nthread.start()\nthread.join()",
+        "",
+        "7",
+    ),
+    "long integer": ("print(10**9999)", "", LONG),
+    "long input": ("print(int(input()) + 1)", LONG, LONG[:-1] + "1"),
+    "long literal": (f"print({LONG} % 7)", "", str(pow(10, 9999, 7))),
+    "folder of the script": (
+        "import os\nos.chdir(os.path.dirname(__file__))\n"
+        "print(os.getcwd() == os.path.dirname(os.path.abspath(__file__)), os.listdir())",
+        "",
+        "True []",
+    ),
+    "name of the script": (
+        "import os, sys\nprint(sys.argv == [__file__], os.path.basename(__file__))",
+        "",
+        "True program.py",
+    ),
+    "builtins": ("print(__builtins__.__name__, __name__)", "", "builtins __main__"),
+    "source of a class": (
+        "import inspect\nclass A: pass\nprint(inspect.getsource(A))",
+        "",
+        "class A: pass",
+    ),
+    "size of the input": (
+        "import io, os, sys\ndata = io.BytesIO(os.read(0, os.fstat(0).st_size))\n"
+        "print(int(data.readline()))",
+        "42\n",
+        "42",
+    ),
+    "open(0)": ("print(sum(map(int, open(0).read().split())))", "1 2", "3"),
+    "exit()": ("print(3)\nexit()", "", "3"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_check_output_runs_what_programs_of_contests_do(shared, name):
+    program, stdin, expected = PROGRAMS[name]
+    verdict = check_output(shared, program, [(stdin, expected)])
+    assert (verdict.passed, verdict.failure) == (1, None)
+
+
+@pytest.mark.parametrize("compare", ["whitespace", "exact", "float", "lines"])
+def test_check_output_compares_long_integers(shared, compare):
+    for last, passed in (("1", 1), ("2", 0)):
+        cases = [("", LONG[:-1] + last)]
+        verdict = check_output(shared, "print(10**9999 + 1)", cases, compare=compare)
+        assert verdict.passed == passed
+
+
+def test_check_output_a_stack_without_limit_ends_at_the_limit_on_memory(shared):
+    program = RAISED.format("(-1, -1)") + (
+        "import functools\nsys.setrecursionlimit(10**9)\n"
+        "@functools.lru_cache(None)\ndef f(n): return 1 + f(n + 1)\nf(0)"
+    )
+    verdict = check_output(shared, program, [("", "5")])
+    assert (verdict.passed, verdict.ended in ("memory", "signal")) == (0, True)

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from guerdon import Observation, Rubric
 from guerdon._background import run
 from guerdon.errors import AsyncRubricError
-from guerdon.types import GenericObservation
+from guerdon.types import GenericObservation, StepResult
 
 
 class Board(Observation):
@@ -190,3 +190,24 @@ def test_observation_rewards_set_from_many_threads_at_once_are_each_their_own():
     for thread in threads:
         thread.join(5)
     assert rewards == {place: float(place) for place in range(8)}
+
+
+# Truncated ----------------------------------------------------------------------------------------
+
+
+def test_observation_truncated_is_no_field_of_what_is_sent():
+    last = Observation(done=True, truncated=True)
+    assert last.truncated
+    assert "truncated" not in last.model_dump()
+    assert "truncated" not in Observation.model_json_schema()["properties"]
+
+
+def test_step_result_truncated_is_read_from_the_metadata_of_an_end():
+    metadata = {"truncated": True}
+    assert StepResult(None, done=True, metadata=metadata).truncated
+    assert not StepResult(None, done=False, metadata=metadata).truncated
+    assert not StepResult(None, done=True).truncated
+
+
+def test_generic_observation_keeps_another_field_of_that_name():
+    assert GenericObservation.model_validate({"truncated": "42 lines"}).truncated == "42 lines"

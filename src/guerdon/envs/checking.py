@@ -16,7 +16,7 @@ from guerdon._thresholds import reaches
 from guerdon._validation import check_integer, check_seconds, summarize
 from guerdon.envs.environment import COMPONENTS, ERROR
 from guerdon.envs.lock_watch import lock_watch
-from guerdon.envs.runner import EnvRunner, EnvThreads
+from guerdon.envs.runner import OWN_THREAD, EnvAdapter, EnvRunner, EnvThreads
 from guerdon.envs.sampling import sample_actions, sample_calls
 from guerdon.envs.server.protocol import observation_json, state_json
 from guerdon.envs.tools import ToolEnvironment
@@ -114,7 +114,8 @@ def check_environment(
     It finds a missing rubric; a reward outside its declared range; a seed that doesn't make the
     environment repeatable; an observation that doesn't survive JSON; state that two instances
     share; a reset that keeps the old trajectory; a step after the end that is neither refused nor
-    documented; code that stops all other environments of the process for more than a second.
+    documented; code that stops all other environments of the process for more than a second;
+    objects that belong to a thread, as each call has another thread than the one before.
 
     Example:
         >>> from guerdon import Action, Environment, Observation, RegexMatch, State
@@ -203,7 +204,7 @@ class _Player:
         self._runners: list[EnvRunner] = []
 
     async def _start(self) -> EnvThreads:
-        return EnvThreads(1, name="guerdon-check")
+        return EnvThreads(1, name="guerdon-check", reuses=False)
 
     def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine on the background loop, unless it blocks that for too long."""
@@ -220,9 +221,9 @@ class _Player:
                 seconds=self._timeout_s,
             ) from error
 
-    def new(self) -> EnvRunner:
+    def new(self, adapt: Callable[[Any], Any] = EnvAdapter) -> EnvRunner:
         """Make an environment."""
-        runner = EnvRunner(self._env, self._threads, timeout_s=self._timeout_s)
+        runner = EnvRunner(self._env, self._threads, timeout_s=self._timeout_s, adapt=adapt)
         self._runners.append(runner)
         self.wait(runner.open())
         return runner
@@ -231,6 +232,18 @@ class _Player:
         """Begin an episode."""
         observation: Observation = self.wait(runner.reset(self._seed, EPISODE))
         return observation
+
+    def needs_own_thread(self, actions: Sequence[Action]) -> bool:
+        """Whether an episode can be played in the thread that made the environment."""
+        try:
+            runner = self.new(_in_own_thread)
+            self.reset(runner)
+            for action in actions:
+                if self.wait(runner.step(action)).done:
+                    break
+        except Exception:
+            return False
+        return True
 
     def call(self, runner: EnvRunner, function: Callable[[], Any]) -> Any:
         """Call an author's function with the same time limit."""
@@ -268,6 +281,11 @@ class _Player:
                 raised.append(error)
         background_loop().call_soon_threadsafe(self._threads.close)
         return raised
+
+
+def _in_own_thread(environment: Any) -> EnvAdapter:
+    environment.own_thread = True
+    return EnvAdapter(environment)
 
 
 @dataclass
@@ -320,6 +338,23 @@ class _Checks:
         self.tried = [models[number % len(models)] for number in range(self.steps)]
 
     def played(self) -> None:
+        """Play an episode, in another thread at each call."""
+        try:
+            self._play()
+        except Exception as error:
+            if isinstance(error, _Found) and error.__cause__ is None:
+                raise  # it isn't what the environment has raised
+            if OWN_THREAD in str(error) or self.environment.own_thread:
+                raise
+            if not self.player.needs_own_thread(self.tried[: self.steps]):
+                raise
+            text = str(error) if isinstance(error, _Found) else _text(error)
+            raise _Found(
+                f"{text}; it can be played in the thread that made it: set `own_thread = True` in "
+                f"{type(self.environment).__name__}"
+            ) from error
+
+    def _play(self) -> None:
         """Play an episode, leaving out actions that the environment refuses."""
         player, runner = self.player, self.first
         observation = player.reset(runner)

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.runtime import RewardRuntime
 from guerdon.config.schema import RewardConfig
-from guerdon.envs.environment import Environment, current_pipeline, current_services
+from guerdon.envs.environment import (
+    Environment,
+    current_pipeline,
+    current_services,
+    current_types,
+    narrowed,
+)
 from guerdon.errors import RewardConfigError
 from guerdon.rubrics.failure import describe_failure
 
@@ -38,6 +44,35 @@ def with_pipeline(factory: Callable[[], Any], pipeline: RewardPipeline) -> Calla
             current_pipeline.reset(token)
 
     return ServicesFactory(make, pipeline.mcp)
+
+
+class TypedFactory:
+    """A factory of environments whose types the caller has passed.
+
+    Args:
+        factory: Makes the environment, whose class need not declare them.
+        types: The types by name, such as ``action_type``.
+    """
+
+    def __init__(self, factory: Callable[[], Any], types: Mapping[str, type]) -> None:
+        self._factory = factory
+        self._types = types
+
+    def __call__(self) -> Any:
+        """Make an environment.
+
+        Raises:
+            EnvDefinitionError: Its class declares other types.
+        """
+        token = current_types.set(self._types)
+        try:
+            environment = self._factory()
+        finally:
+            current_types.reset(token)
+        if isinstance(environment, Environment):  # else the caller reports it
+            for name, given in self._types.items():
+                setattr(environment, name, narrowed(type(environment), name, given))
+        return environment
 
 
 class ServicesFactory:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import inspect
+import sys
 from abc import ABCMeta, abstractmethod
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import isfinite
+from types import FrameType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -23,12 +25,13 @@ from typing import (
     get_origin,
 )
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from guerdon._background import run
-from guerdon._validation import shown
+from guerdon._validation import shown, summarize
 from guerdon.errors import (
     EnvDefinitionError,
+    InvalidActionError,
     InvalidObservationError,
     RewardConfigError,
     ServiceError,
@@ -66,12 +69,15 @@ TREE = "reward_tree"
 STEP_REWARDS = "step_rewards"
 STEP_REWARDS_ERROR = "step_rewards_error"
 
-# Marks a reset that applies the configuration.
-APPLIES = "_guerdon_applies_configuration"
+# Marks a reset that applies the configuration, and a step that reads its action.
+WRAPPED = "_guerdon_wrapped"
 
 # The pipeline that supplies the reward of the environments that are being created.
 current_pipeline: ContextVar[RewardPipeline | None] = ContextVar("guerdon_pipeline", default=None)
 
+
+# The types that the caller has passed for them.
+current_types: ContextVar[Mapping[str, type] | None] = ContextVar("guerdon_types", default=None)
 
 # Their services.
 current_services: ContextVar[MCPClient | None] = ContextVar("guerdon_services", default=None)
@@ -89,12 +95,16 @@ class _EnvironmentMeta(ABCMeta):
         missing += sorted(cls.__abstractmethods__)
         if missing:
             raise EnvDefinitionError(f"{cls.__name__} must define {', '.join(missing)}")
-        if not _declares(cls, "action_type"):
-            raise EnvDefinitionError(
-                f"{cls.__name__} must declare the type of its actions: annotate the action of step "
-                "with a class derived from Action that is defined before it, or derive it from "
-                "Environment[MyAction, MyObservation, MyState]"
-            )
+        if not (_declares(cls, "action_type") or current_types.get()):
+            kind = cast("type[Environment[Any, Any, Any]]", cls)
+            problem = _set_annotated_types(kind)  # a name may have been defined since
+            if not _declares(cls, "action_type"):
+                raise EnvDefinitionError(
+                    f"{cls.__name__} must declare the type of its actions: annotate the action of "
+                    "step with a class derived from Action, derive it from "
+                    "Environment[MyAction, MyObservation, MyState], or pass the types to "
+                    f"create_app{problem}"
+                )
         environment = super().__call__(*args, **kwargs)
         environment.__dict__.setdefault("_mcp", current_services.get())
         rubric = environment.rubric
@@ -164,6 +174,10 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
             names the agent that acts next in ``metadata["agent"]``. If they are the names of
             children of the rubric, ``metadata["agent_rewards"]`` contains their scores; otherwise
             the author sets it.
+        own_thread: Whether all calls of an environment, from its constructor to `close`, run in one
+            thread that no other environment has: for objects that belong to the thread that made
+            them, such as those of sqlite3, Playwright and OpenGL. Async methods run in an event
+            loop of that thread.
         after_done: Documents what a step after the episode's end does, in environments that allow
             one; the others raise `EpisodeError`.
         public_tasks: The tasks that clients of a server may read, so without their answers: a
@@ -180,6 +194,7 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     observation_type: ClassVar[type[Observation]] = Observation
     state_type: ClassVar[type[State]] = State
     after_done: ClassVar[str] = ""
+    own_thread: bool = False
 
     agents: Sequence[str] = ()
     public_tasks: Mapping[str, Sequence[Any]] | Sequence[Any] = ()
@@ -208,8 +223,12 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
         _set_annotated_types(cls)
         for name in ("reset", "reset_async"):
             reset = getattr(cls, name)  # the class's own, or that of a mixin
-            if _overrides(cls, name) and not getattr(reset, APPLIES, False):
+            if _overrides(cls, name) and not getattr(reset, WRAPPED, False):
                 setattr(cls, name, _applying(reset))
+        for name in ("step", "step_async"):
+            step = getattr(cls, name)
+            if _overrides(cls, name) and not getattr(step, WRAPPED, False):
+                setattr(cls, name, _reading(step))
         for name in ("reset", "step", "close"):
             if inspect.iscoroutinefunction(getattr(cls, name)):
                 raise EnvDefinitionError(
@@ -253,12 +272,15 @@ class Environment(Generic[ActT, ObsT, StateT], metaclass=_EnvironmentMeta):
     ) -> ObsT:
         """Like `reset`, without blocking the event loop."""
         given = _given(kwargs, seed=seed, episode_id=episode_id)
-        return await in_thread(None, lambda: self.reset(**given))
+        return await self._beside_loop(lambda: self.reset(**given))
 
     async def step_async(self, action: ActT, timeout_s: float | None = None, **kwargs: Any) -> ObsT:
         """Like `step`, without blocking the event loop."""
         given = _given(kwargs, timeout_s=timeout_s)
-        return await in_thread(None, lambda: self.step(action, **given))
+        return await self._beside_loop(lambda: self.step(action, **given))
+
+    async def _beside_loop(self, call: Callable[[], ObsT]) -> ObsT:
+        return call() if self.own_thread else await in_thread(None, call)
 
     @property
     @abstractmethod
@@ -497,7 +519,7 @@ def _applying(reset: Any) -> Any:
             return reset(self, *args, **kwargs)
 
     wrapped = reset_async if inspect.iscoroutinefunction(reset) else reset_sync
-    setattr(wrapped, APPLIES, True)
+    setattr(wrapped, WRAPPED, True)
     return wrapped
 
 
@@ -517,6 +539,74 @@ def _resetting(environment: Environment[Any, Any, Any], applied: Applied | None)
         raise
     finally:
         environment._is_resetting = False
+
+
+# Actions -----------------------------------------------------------------------------------------
+
+
+# Stands for an action that is passed by the name that the author has given it.
+_BY_NAME = object()
+
+
+def _reading(step: Any) -> Any:
+    """Return a step that reads its action, unless it is called by that of a subclass."""
+
+    @functools.wraps(step)
+    async def step_async(self: Any, action: Any = _BY_NAME, *args: Any, **kwargs: Any) -> Any:
+        if action is _BY_NAME:
+            return await step(self, **kwargs)
+        if action.__class__ is not self.action_type and type(self).step_async is step_async:
+            action = read_action(self.action_type, action)
+        return await step(self, action, *args, **kwargs)
+
+    @functools.wraps(step)
+    def step_any(self: Any, action: Any = _BY_NAME, *args: Any, **kwargs: Any) -> Any:
+        if action is _BY_NAME:
+            return step(self, **kwargs)
+        if action.__class__ is not self.action_type and type(self).step is step_any:
+            action = read_action(self.action_type, action)
+        return step(self, action, *args, **kwargs)
+
+    @functools.wraps(step)
+    def step_fast(self: Any, action: Any) -> Any:
+        if action.__class__ is not self.action_type and type(self).step is step_fast:
+            action = read_action(self.action_type, action)
+        return step(self, action)
+
+    wrapped: Any = step_any
+    if inspect.iscoroutinefunction(step):
+        wrapped = step_async
+    elif [*inspect.signature(step).parameters] == ["self", "action"]:
+        wrapped = step_fast  # a call with all arguments takes twice as long
+    setattr(wrapped, WRAPPED, True)
+    return wrapped
+
+
+def read_action(action_type: Any, action: Any) -> Any:
+    """Return an action of the environment's type: the action itself, or one made of a dict.
+
+    One of another class of that name, such as that of a module that was loaded again, is read as
+    its fields.
+
+    Raises:
+        InvalidActionError: It is of another type, or its fields are not valid.
+    """
+    if isinstance(action, action_type):
+        return action
+    kind, fields = type(action), action
+    if isinstance(action, BaseModel) and kind.__qualname__ == action_type.__qualname__:
+        fields = action.model_dump()
+    if not isinstance(fields, Mapping):
+        raise InvalidActionError(
+            f"the action must be a {action_type.__name__} or a dict of its fields, got "
+            f"{kind.__name__}: {shown(action)}"
+        )
+    try:
+        return action_type.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidActionError(
+            f"the action is not a valid {action_type.__name__}: {summarize(error)}"
+        ) from error
 
 
 # The type parameters ---------------------------------------------------------------------------
@@ -547,19 +637,57 @@ def _type_arguments(cls: type[Any], base: type[Any]) -> tuple[Any, ...]:
     return ()
 
 
-def _set_annotated_types(cls: type[Environment[Any, Any, Any]]) -> None:
-    """Set the types that a class and its parents don't declare from the annotations of `step`."""
+def _set_annotated_types(cls: type[Environment[Any, Any, Any]]) -> str:
+    """Set the types that a class and its parents don't declare from the annotations of `step`.
+
+    Returns:
+        What is wrong with the annotation of the action, as the end of an error.
+    """
     step = cls.step if _overrides(cls, "step") else cls.step_async
     signature = inspect.signature(step)
     found = [each.annotation for each in signature.parameters.values()][1:2]
     annotations = (signature.return_annotation, *found)
-    for name, given in zip(("observation_type", "action_type"), annotations, strict=False):
-        if isinstance(given, str):
-            with contextlib.suppress(Exception):  # of a name that isn't defined yet, and others
-                given = eval(given, inspect.unwrap(step).__globals__)
+    problem = ""
+    for name, annotation in zip(("observation_type", "action_type"), annotations, strict=False):
+        try:
+            given = _resolved(step, annotation) if isinstance(annotation, str) else annotation
+        except Exception as error:
+            problem = f"{annotation!r} can't be resolved ({error}): define it before, or import it"
+            continue
         fits = isinstance(given, type) and issubclass(given, getattr(Environment, name))
         if fits and not _declares(cls, name):
             setattr(cls, name, given)
+        problem = f"{shown(given)} is no class derived from Action"
+    is_annotated = found and found[0] is not inspect.Parameter.empty
+    return f"; in the annotation, {problem}" if is_annotated else ""
+
+
+def _resolved(step: Any, annotation: str) -> Any:
+    """Return what an annotation means where `step` is defined, perhaps in a function."""
+    names = inspect.unwrap(step).__globals__
+    local: list[dict[str, Any]] = []
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals is names:
+            local.append(frame.f_locals)
+        frame = frame.f_back
+    return eval(annotation, names, ChainMap({}, *local))
+
+
+def narrowed(cls: type, name: str, given: type) -> type:
+    """Return the type of a name for which a caller has passed another than the class declares.
+
+    Raises:
+        EnvDefinitionError: They contradict each other.
+    """
+    declared: type = getattr(cls, name)
+    if not _declares(cls, name) or issubclass(given, declared):
+        return given
+    if name == "action_type" or not issubclass(declared, given):
+        raise EnvDefinitionError(
+            f"`{name}` is {given.__name__}, but {cls.__name__} declares {declared.__name__}"
+        )
+    return declared  # what it returns is also of the type that was passed
 
 
 def _declares(cls: type, name: str) -> bool:

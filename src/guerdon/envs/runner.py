@@ -12,23 +12,23 @@ import asyncio
 import functools
 import inspect
 import math
+import re
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Never
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import anyio
-from pydantic import ValidationError
 
 from guerdon._background import no_waiting, wait_for
 from guerdon._logging import step_logger
-from guerdon._validation import as_score, summarize
+from guerdon._validation import as_score, did_you_mean
 from guerdon.envs.environment import Environment, StepRecorder
 from guerdon.envs.lock_watch import WatchedThread, lock_watch
 from guerdon.envs.tools import ToolEnvironment
@@ -43,7 +43,7 @@ from guerdon.errors import (
 )
 from guerdon.rubrics.failure import describe_failure
 from guerdon.rubrics.rubric import Rubric
-from guerdon.types.observation import Observation
+from guerdon.types.observation import Observation, agree_on_truncation, has_flag
 from guerdon.types.state import State
 from guerdon.types.tool_calls import CallToolAction, Tool, ToolOutcome
 
@@ -65,6 +65,18 @@ QUEUE_S = 60.0
 # Threads for the sync leaves of one environment's async tree.
 LEAF_THREADS = 8
 
+# What libraries say about an object that is used in another thread than the one that made it.
+_OF_A_THREAD = re.compile(
+    r"(same|different|another|other|wrong|owner|creating|calling|current) (OS )?thread\b"
+    r"|\b(event )?loop\b.*\bthread|different (event )?loop|Sync API inside the asyncio loop"
+    r"|not current (in|on) th|no (GL|OpenGL) context|current.* context",
+    re.IGNORECASE,
+)
+OWN_THREAD = (
+    "if its objects belong to the thread that made them, set `own_thread = True` in the class of "
+    "the environment"
+)
+
 
 def blocked_by(since: float) -> str:
     """Return what blocked all environments of this process after a time, as the end of an error."""
@@ -73,6 +85,10 @@ def blocked_by(since: float) -> str:
 
 
 # Calling one environment ---------------------------------------------------------------------
+
+
+class ResetArgumentError(InvalidArgumentError):
+    """The reset of an environment doesn't accept an argument; no episode was begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,21 @@ class Keywords:
     def accepted(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return those of some arguments that the method accepts."""
         return {name: value for name, value in arguments.items() if self.accepts(name)}
+
+    def check(self, arguments: Iterable[str]) -> None:
+        """Check the names of arguments of a reset.
+
+        Raises:
+            ResetArgumentError: The method doesn't accept one; a seed and the ID of the episode are
+                left out instead.
+        """
+        known = {"seed", "episode_id", *self.names}
+        unknown = sorted(name for name in arguments if not self.accepts(name) and name not in known)
+        if unknown:
+            raise ResetArgumentError(
+                f"the environment's reset takes no {', '.join(map(repr, unknown))}; "
+                f"{did_you_mean(unknown[0], known)}"
+            )
 
     def accepts(self, name: str) -> bool:
         """Whether the method accepts a keyword."""
@@ -171,10 +202,12 @@ class EnvAdapter:
         close_is_async: Whether `close` returns an awaitable.
         action_type: The class of actions.
         keeps_trees: Whether observations have the score of every rubric in their metadata.
+        own_calls: The calls of its own thread, if it has one.
     """
 
     close_is_async = False
     keeps_trees = False
+    own_calls: OwnCalls | None = None
 
     def __init__(self, environment: Environment[Any, Any, Any]) -> None:
         if not isinstance(environment, Environment):
@@ -203,12 +236,15 @@ class EnvAdapter:
         Args:
             seed: Makes the episode repeatable.
             episode_id: The episode's name.
-            extra: Further arguments; the environment gets those that it accepts.
+            extra: Further arguments.
 
         Raises:
+            ResetArgumentError: The environment doesn't accept one of `extra`.
             InvalidObservationError: The environment returned no observation.
             Exception: What the environment raised.
         """
+        if extra:
+            self._reset_takes.check(extra)
         arguments = {**(extra or {}), "seed": seed, "episode_id": episode_id}
         arguments = self._reset_takes.accepted(arguments)
         if self.reset_is_async:
@@ -234,12 +270,10 @@ class EnvAdapter:
             An observation; if the rubric failed, one without a reward that contains the error.
 
         Raises:
-            InvalidActionError: A dict is not a valid action.
+            InvalidActionError: It is not an action of the environment's type.
             InvalidObservationError: The environment returned no observation.
             Exception: What the environment raised.
         """
-        if action.__class__ is not self.action_type and isinstance(action, Mapping):
-            action = read_action(self.action_type, action)
         arguments = {"timeout_s": timeout_s} if self._passes_timeout else {}
         if extra:
             arguments = {**self._step_takes.accepted(dict(extra)), **arguments}
@@ -325,6 +359,13 @@ class EnvAdapter:
                 f"{self._name}.{method} returned an observation whose metadata is not a dict, or "
                 "whose done is not a bool"
             )
+        if observation.done:
+            agree_on_truncation(observation)
+        elif observation.truncated is True and has_flag(observation):
+            raise InvalidObservationError(
+                f"{self._name}.{method} returned an observation that is truncated, but not done; "
+                "set `done=True`, too: `truncated` says why the episode has ended"
+            )
         return observation
 
     def _finite(self, reward: Any, method: str) -> float:
@@ -346,20 +387,6 @@ class EnvAdapter:
         if rubric._dispatches:
             recorder.root = rubric
         return recorder
-
-
-def read_action(action_type: Any, action: Mapping[str, Any]) -> Any:
-    """Return a dict as an action of the environment's type.
-
-    Raises:
-        InvalidActionError: It is not valid.
-    """
-    try:
-        return action_type.model_validate(action)
-    except ValidationError as error:
-        raise InvalidActionError(
-            f"the action is not a valid {action_type.__name__}: {summarize(error)}"
-        ) from error
 
 
 # The open environment for which each trajectory rubric records, by the rubric's id: an author's
@@ -398,6 +425,41 @@ def _release_trajectories(environment: Environment[Any, Any, Any], claimed: list
 # Threads and tasks ---------------------------------------------------------------------------
 
 
+class OwnCalls(SimpleQueue["EnvCall | None"]):
+    """The calls of an environment that has a thread of its own; None ends the thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runner: asyncio.Runner | None = None
+        self._task: asyncio.Task[Any] | None = None  # the one that runs in its event loop
+
+    def completed(self, function: Callable[[], Any]) -> Any:
+        """Call a function in the thread; what it awaits runs in an event loop of the thread."""
+        result = function()
+        if not _is_awaitable(result.__class__) or hasattr(result, "step"):
+            return result
+        self._runner = self._runner or asyncio.Runner()
+        return self._runner.run(self._await(result))
+
+    async def _await(self, awaitable: Any) -> Any:
+        self._task = asyncio.current_task()
+        try:
+            return await awaitable
+        finally:
+            self._task = None
+
+    def cancel(self) -> None:
+        """Cancel, from another thread, what is awaited."""
+        task = self._task
+        if task is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def close(self) -> None:
+        """Close the event loop, at the end of the thread."""
+        if self._runner is not None:
+            self._runner.close()
+
+
 @dataclass(eq=False)
 class EnvCall:
     """One call of an environment's code, in a worker thread or as a task of the event loop.
@@ -411,6 +473,7 @@ class EnvCall:
         limit_s: Seconds that the call may take from its start.
         makes: Whether the result is an adapter, which is closed if the call is abandoned.
         is_step: Whether it is a step for which no task waits.
+        own: The calls of the environment's own thread, which it joins; None if it has none.
         submitted_at: When it was submitted, on the monotonic clock.
         added_s: Seconds that it may take in addition.
         result: What the function returned; None once it was handed over.
@@ -429,6 +492,7 @@ class EnvCall:
     limit_s: float = math.inf
     makes: bool = False
     is_step: bool = False
+    own: OwnCalls | None = None
     submitted_at: float = field(default_factory=monotonic)
     # Those of the class, until they change: a step costs less so.
     added_s: float = field(default=0.0, init=False)
@@ -450,7 +514,8 @@ class EnvCall:
         self.started_at = monotonic()
         try:
             if not self.is_abandoned:  # else it was abandoned before it started
-                self.result = self.function()
+                own, function = self.own, self.function
+                self.result = function() if own is None else own.completed(function)
         except BaseException as error:  # sys.exit() too: it ends a call, not the thread
             self.error = error
         if self.is_abandoned:
@@ -465,6 +530,7 @@ class EnvCall:
                 wait_for(closed)
         except BaseException as error:
             logger.error("%s", describe_failure(error, "closing an abandoned environment failed"))
+        _end_thread(closes)
 
     async def clean_up_async(self, threads: EnvThreads) -> None:
         """Do the same in the event loop, if the environment's `close` is async."""
@@ -488,6 +554,8 @@ class EnvCall:
         """Call `finish`, with an error that ends no event loop."""
         if error is not None:
             self.error = failure_of(self.what, error)
+            if self.runner is not None and self.own is None:
+                self.error = _with_hint(self.error)
             if self.is_step and self.runner is not None:
                 self.runner.step_failed(error)
         finish, self.finish = self.finish, None
@@ -526,6 +594,7 @@ class EnvThreads:
         size: How many calls run in threads at the same time.
         max_stuck: How many threads may hang in abandoned calls before `check` refuses more.
         name: The threads' name.
+        reuses: Whether a thread makes several calls.
 
     Attributes:
         alarms: Called every `TICK_S` with the time on the monotonic clock, and the seconds for
@@ -534,13 +603,17 @@ class EnvThreads:
         threads: How many threads there are.
     """
 
-    def __init__(self, size: int, *, max_stuck: int = 256, name: str = "guerdon-env") -> None:
+    def __init__(
+        self, size: int, *, max_stuck: int = 256, name: str = "guerdon-env", reuses: bool = True
+    ) -> None:
         self.size = size
         self.max_stuck = max_stuck
         self.threads = 0
         self.alarms: set[Callable[[float, float], None]] = set()
         self.loop = asyncio.get_running_loop()
         self._name = name
+        self._reuses = reuses
+        self._own: WeakSet[OwnCalls] = WeakSet()
         self._queue: SimpleQueue[EnvCall | None] = SimpleQueue()
         self._ended: deque[EnvCall] = deque()
         self._limited: set[EnvCall] = set()  # those that run and have a time limit
@@ -567,6 +640,9 @@ class EnvThreads:
         if call.limit_s < math.inf:
             self._limited.add(call)
             self._set_ticker(call.submitted_at)
+        if call.own is not None:
+            call.own.put(call)
+            return
         if is_async:
             _wrap_tasks(self.loop)
             if self._loop_thread is None:
@@ -579,7 +655,7 @@ class EnvThreads:
             task.add_done_callback(self._tasks.discard)
             return
         self._outstanding += 1
-        if self._is_closed:  # its threads are ending
+        if self._is_closed or not self._reuses:  # its threads are ending
             has_thread = self._start_thread(call)
         else:
             self._recruit()
@@ -612,8 +688,9 @@ class EnvThreads:
         elif call.task is not None:
             call.task.cancel()
         elif call.started_at:
-            self._hanging[call] = None
-            self._recruit()
+            if call.own is not None:
+                call.own.cancel()
+            self._hangs(call)
         else:
             call.closes, call.makes = None, False
             return False
@@ -623,10 +700,18 @@ class EnvThreads:
         """Close in a thread what an abandoned call has left."""
         closed = self.loop.create_future()
         closing = EnvCall(call.clean_up, "close", partial(settle, closed), call.runner)
+        closing.own = getattr(call._leftover(), "own_calls", None)
         self.start(closing)
-        self._hanging[closing] = None  # it may hang, too: another thread takes its place
-        self._recruit()
+        self._hangs(closing)  # perhaps, too: another thread takes its place
         return closed
+
+    def _hangs(self, call: EnvCall) -> None:
+        """Count a call whose thread is replaced; that of its own counts until it has ended."""
+        self._hanging[call] = None
+        if call.own is not None:
+            self.threads += 1
+            self._outstanding += 1
+        self._recruit()
 
     def check(self) -> None:
         """Refuse more environments if too many threads hang.
@@ -657,6 +742,8 @@ class EnvThreads:
             self._ticker.cancel()
         for _ in range(self.threads):
             self._queue.put(None)
+        for own in self._own:
+            own.put(None)
 
     def _tick(self, last: float) -> None:
         self._ticker = None
@@ -710,18 +797,38 @@ class EnvThreads:
                 return
             if call is None:
                 return
-            thread.begin(call.owner, call.what)
-            call.run()
-            self._ended.append(call)
-            if not self._is_woken:
-                self._is_woken = True
-                self._call_soon(self._collect)
+            own = self._make_call(call, thread)
+            if own is not None:
+                if only is None:
+                    self._call_soon(self._retire)
+                self._work_own(thread, own)
+                return
             if only is not None:
                 return
             del call
 
+    def _make_call(self, call: EnvCall, thread: WatchedThread) -> OwnCalls | None:
+        """Make a call; return the calls that are only for this thread from now on, if any."""
+        own, makes = None, call.makes
+        thread.begin(call.owner, call.what)
+        call.run()
+        if makes and (own := getattr(call.result, "own_calls", None)) is not None:
+            self._own.add(own)
+        self._ended.append(call)
+        if not self._is_woken:
+            self._is_woken = True
+            self._call_soon(self._collect)
+        return own
+
+    def _work_own(self, thread: WatchedThread, own: OwnCalls) -> None:
+        """Make the calls of one environment, in the thread that made it."""
+        while (call := own.get()) is not None:
+            self._make_call(call, thread)
+            del call
+        own.close()
+
     def _retire(self) -> None:
-        """Count a thread that ended because it was idle; calls may have come since."""
+        """Count a thread that takes no more calls from the queue; some may have come since."""
         self.threads -= 1
         if not self._is_closed:
             self._recruit()
@@ -737,10 +844,14 @@ class EnvThreads:
         self._is_woken = False
         while self._ended:
             call = self._ended.popleft()
-            self._outstanding -= 1
+            if call.own is None:
+                self._outstanding -= 1
             if call in self._hanging:
                 del self._hanging[call]
-                if not self._is_closed and self.threads > self.size + self.stuck:
+                if call.own is not None:
+                    self.threads -= 1
+                    self._outstanding -= 1
+                elif not self._is_closed and self.threads > self.size + self.stuck:
                     self.threads -= 1
                     self._queue.put(None)
             if not call.is_abandoned:
@@ -855,6 +966,27 @@ class _EnvCoroutine(Coroutine[Any, Any, Any]):
         return getattr(self._coroutine, name)
 
 
+def _end_thread(adapter: Any) -> None:
+    """End the thread of an environment that was closed, if it has one of its own."""
+    own = getattr(adapter, "own_calls", None)
+    if own is not None:
+        own.put(None)
+
+
+def _with_hint(error: BaseException) -> BaseException:
+    """Return an error with the remedy, if it says that an object belongs to another thread."""
+    seen: BaseException | None = error
+    for _ in range(10):  # of a chain, which may be a circle
+        if seen is None:
+            break
+        if _OF_A_THREAD.search(describe_failure(seen)):
+            hinted = EnvError(f"{describe_failure(error)}; {OWN_THREAD}", exception=error)
+            hinted.__cause__ = error
+            return hinted
+        seen = seen.__cause__ or seen.__context__
+    return error
+
+
 def failure_of(what: str, error: BaseException) -> Exception:
     """Return what a call raised, as an exception that ends no event loop."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
@@ -939,7 +1071,10 @@ class EnvRunner:
     def _make(self) -> Any:
         made = self.factory()
         try:
-            return self.adapt(made)
+            adapter = self.adapt(made)
+            if getattr(made, "own_thread", False) is True:
+                adapter.own_calls = OwnCalls()
+            return adapter
         except BaseException:
             close = getattr(made, "close", None)
             if callable(close) and not isinstance(made, type):
@@ -960,6 +1095,7 @@ class EnvRunner:
         seed: int | None = None,
         episode_id: str | None = None,
         extra: Mapping[str, Any] | None = None,
+        is_lenient: bool = False,
     ) -> Any:
         """Begin an episode, in a new environment if the last one was abandoned.
 
@@ -967,6 +1103,7 @@ class EnvRunner:
             seed: Makes the episode repeatable.
             episode_id: The episode's name.
             extra: Further arguments of the environment's reset.
+            is_lenient: Whether it gets only those that it accepts, instead of refusing others.
 
         Raises:
             EnvTimeoutError: It took too long; the environment is abandoned.
@@ -977,6 +1114,8 @@ class EnvRunner:
         if self.adapter is None:
             await self.open()
         adapter = self.adapter
+        if is_lenient and extra:
+            extra = reset_arguments(adapter.environment, extra)
         configuration = self.configuration()
         if configuration is not None:
             adapter.environment._runtime = configuration
@@ -1029,6 +1168,7 @@ class EnvRunner:
         function = partial(adapter.step, action) if is_usable else self._refuse
         call = EnvCall(function, "step", finish, self, self.timeout_s, is_step=True)
         if is_usable:
+            call.own = adapter.own_calls
             self._call = call
             self.threads.start(call, is_async=adapter.step_is_async)
         else:
@@ -1141,13 +1281,18 @@ class EnvRunner:
         adapter, self.adapter = self.adapter, None
         if adapter is None:
             return None
+        own = adapter.own_calls
         try:
-            await self._run(adapter.close, "close", timeout_s, is_async=adapter.close_is_async)
+            await self._run(
+                adapter.close, "close", timeout_s, is_async=adapter.close_is_async, own=own
+            )
         except Exception as error:
             if log:
                 name = type(adapter.environment).__name__
                 logger.error("%s", describe_failure(error, f"closing {name} failed"))
             return error
+        finally:
+            _end_thread(adapter)
         return None
 
     def _refuse(self) -> Never:
@@ -1166,10 +1311,12 @@ class EnvRunner:
         *,
         is_async: bool = False,
         makes: bool = False,
+        own: OwnCalls | None = None,
     ) -> Any:
         waiting = self.threads.loop.create_future()
         finish = partial(settle, waiting)
         self._call = call = EnvCall(function, what, finish, self, limit_s, makes)
+        call.own = own if self.adapter is None else self.adapter.own_calls
         self.threads.start(call, is_async=is_async)
         try:
             return await waiting

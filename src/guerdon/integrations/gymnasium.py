@@ -13,6 +13,7 @@ from pydantic import Field, create_model
 from guerdon._background import run
 from guerdon.envs.environment import Environment
 from guerdon.envs.pool.pool import EnvPool
+from guerdon.envs.runner import reset_arguments
 from guerdon.errors import EnvError, EpisodeError, InvalidActionError
 from guerdon.integrations.spaces import SpaceOptions, spaces_of
 from guerdon.integrations.stepping import LocalEnvironment, MakeEnv, OnInvalid, ends, reward_of
@@ -162,8 +163,8 @@ class GymnasiumVectorEnv(VectorEnv[Any, Any, Any]):
         **options: Unpack[SpaceOptions],
     ) -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-        described = env if isinstance(env, type) else LocalEnvironment(env).close()
-        self._actions, self._seen = both = spaces_of(described, options)
+        self._described = env if isinstance(env, type) else LocalEnvironment(env).close()
+        self._actions, self._seen = both = spaces_of(self._described, options)
         self._pool = EnvPool(env, num_envs) if pool is None else pool
         self.num_envs, self.on_invalid = self._pool.n, on_invalid
         self.single_action_space, self.single_observation_space = [each.space for each in both]
@@ -178,14 +179,16 @@ class GymnasiumVectorEnv(VectorEnv[Any, Any, Any]):
         Args:
             seed: One for each; an int ``s`` means ``s, s + 1, …``. The first determines the seeds
                 of the episodes that follow.
-            options: Arguments of the environments' `reset`.
+            options: Arguments of the environments' `reset`, which get those that they accept.
 
         Raises:
             EnvError: An environment failed.
         """
         given_seeds = [seed] if isinstance(seed, int) else seed or []
         super().reset(seed=next((each for each in given_seeds if each is not None), None))
-        given = None if options is None else [options] * self.num_envs
+        given = None
+        if options is not None:
+            given = [reset_arguments(self._described, options)] * self.num_envs
         self._last = run(self._begin(range(self.num_envs), seed, given))
         self._over = np.zeros(self.num_envs, dtype=np.bool_)
         return self._seen.to_batch(self._last), self._infos(self._last)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeAlias, cast
 
 from guerdon._background import run
 from guerdon.envs.environment import Environment
-from guerdon.envs.runner import EnvAdapter
+from guerdon.envs.runner import EnvAdapter, OwnCalls, reset_arguments
 from guerdon.errors import EnvError
 from guerdon.rollouts.playing.observations import observation_text
 from guerdon.types.observation import Observation
@@ -18,7 +19,7 @@ OnInvalid: TypeAlias = Literal["raise"] | float
 
 
 class LocalEnvironment:
-    """One environment, called in the caller's thread, also if its methods are async.
+    """One environment, called in the caller's thread or in its own, also if its methods are async.
 
     Example:
         >>> from examples.connect4.environment import Connect4Environment
@@ -35,24 +36,37 @@ class LocalEnvironment:
     """
 
     def __init__(self, env: MakeEnv) -> None:
-        self.environment = env()
-        self._adapter = EnvAdapter(self.environment)
+        self._own = OwnCalls()
+        self._thread: ThreadPoolExecutor | None = None
+        if not getattr(env, "own_thread", False):
+            self._adapter = EnvAdapter(env())
+        if getattr(env, "own_thread", False) or self._adapter.environment.own_thread:
+            if hasattr(self, "_adapter"):
+                self._adapter.close()  # it was made in the caller's thread
+            self._thread = ThreadPoolExecutor(1, "guerdon-env")
+            self._adapter = self._call(lambda: EnvAdapter(env()))
+        self.environment: Environment[Any, Any, Any] = self._adapter.environment
         self._is_open = True
         self._last: Any = None
 
+    def _call(self, function: Callable[[], Any]) -> Any:
+        """Call a function of the environment in its thread, and run what it awaits."""
+        if self._thread is not None:
+            return self._thread.submit(self._own.completed, function).result()
+        result = function()
+        return run(result) if inspect.iscoroutine(result) else result
+
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> Observation:
         """Begin an episode; the environment gets the options that its `reset` accepts."""
-        given = options or {}
-        return self._result(self._adapter.reset(seed, given.get("episode_id"), given))
+        given = reset_arguments(self.environment, options or {})
+        name = given.get("episode_id")
+        self._last = self._call(lambda: self._adapter.reset(seed, name, given))
+        return cast("Observation", self._last)
 
     def step(self, action: Any) -> Observation:
         """Take a step; a failed rubric leaves no reward, everything else raises."""
-        return self._result(self._adapter.step(action))
-
-    def _result(self, returned: Any) -> Observation:
-        self._last = run(returned) if inspect.iscoroutine(returned) else returned
-        observation: Observation = self._last
-        return observation
+        self._last = self._call(lambda: self._adapter.step(action))
+        return cast("Observation", self._last)
 
     def render(self, mode: str | None) -> str | None:
         """Return the text of the last observation, or its JSON, in the mode ``"ansi"``."""
@@ -62,7 +76,12 @@ class LocalEnvironment:
         """Close the environment, and return it. Closing twice does nothing."""
         if self._is_open:
             self._is_open = False
-            self._adapter.close()
+            try:
+                self._call(self._adapter.close)
+            finally:
+                if self._thread is not None:
+                    self._thread.submit(self._own.close)
+                    self._thread.shutdown(wait=False)
         return self.environment
 
 
@@ -93,10 +112,10 @@ def reward_of(reward: Any, on_invalid: OnInvalid, observation: Observation, *, o
 def ends(observation: Observation, failed: bool) -> tuple[bool, bool]:
     """Return whether a step terminates and whether it truncates its episode.
 
-    A step whose reward failed truncates it; one that is `done` does so if the observation has a
-    field `truncated` that is true, and terminates it otherwise.
+    A step whose reward failed truncates it; one that is `done` does so if the observation is
+    `truncated`, and terminates it otherwise.
     """
     if failed or not observation.done:
         return False, failed
-    truncated = bool(getattr(observation, "truncated", False))
+    truncated = bool(observation.truncated)
     return not truncated, truncated

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from inspect import get_annotations
-from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from guerdon._background import wait_for
 from guerdon._validation import as_score
@@ -16,6 +17,9 @@ from guerdon.types.arrays import MaybeArray
 __all__ = ["GenericObservation", "Observation", "StepResult"]
 
 ObsT = TypeVar("ObsT")
+
+# The key of the metadata that says the same as an observation's `truncated`.
+TRUNCATED = "truncated"
 
 # Methods of a class that may change what an assignment does.
 _ASSIGNING = ("_number", "__setattr__", "__get_pydantic_core_schema__")
@@ -38,11 +42,15 @@ class Observation(BaseModel):
 
     Attributes:
         done: Whether the episode has ended.
+        truncated: Whether it has ended for another reason than its own, such as a limit on its
+            steps, so that more reward could have followed; `done` is true then, too. Clients find
+            it in the metadata. A class may declare a field of that name with another meaning.
         reward: A finite float (a bool counts as 0 or 1); None after a reset, or if scoring failed:
             then ``metadata["reward_error"]`` contains the reason.
         metadata: ``reward_components`` (dotted names to floats), ``reward_error``,
             ``step_rewards`` at the end of an episode, ``agent`` (the one that acts next) and
-            ``agent_rewards`` with several agents, ``error``, and what the environment adds.
+            ``agent_rewards`` with several agents, ``truncated``, ``error``, and what the
+            environment adds.
     """
 
     model_config = ConfigDict(
@@ -53,6 +61,8 @@ class Observation(BaseModel):
     _takes_any_score: ClassVar[bool] = True
 
     done: bool = False
+    # Not sent as a field: clients of OpenEnv refuse fields that they don't know.
+    truncated: Annotated[bool, SkipJsonSchema()] = Field(default=False, exclude=True)
     reward: float | None = Field(default=None, allow_inf_nan=False)
     metadata: dict[str, Any] = Field(default_factory=dict)
 
@@ -127,6 +137,27 @@ def set_score(observation: Observation, score: float | None) -> None:
         observation.reward = score
 
 
+def has_flag(observation: Observation) -> bool:
+    """Whether `truncated` is the field of `Observation`, and not one of a subclass."""
+    return bool(type(observation).model_fields[TRUNCATED].exclude)
+
+
+def agree_on_truncation(observation: Observation) -> None:
+    """Let `truncated` and the metadata of an observation that ends its episode say the same.
+
+    Example:
+        >>> last = Observation(done=True, truncated=True)
+        >>> agree_on_truncation(last)
+        >>> last.metadata
+        {'truncated': True}
+    """
+    metadata = observation.metadata
+    if observation.truncated is True:
+        metadata[TRUNCATED] = True
+    elif metadata.get(TRUNCATED) is True and has_flag(observation):
+        observation.__dict__[TRUNCATED] = True
+
+
 class GenericObservation(Observation):
     """An observation of an environment whose types aren't known: it accepts any field.
 
@@ -137,6 +168,8 @@ class GenericObservation(Observation):
     """
 
     model_config = ConfigDict(extra="allow")
+
+    truncated: Annotated[Any, SkipJsonSchema()] = Field(default=False, exclude=True)
 
     __pydantic_extra__: dict[str, MaybeArray] = Field(init=False)
 
@@ -155,9 +188,15 @@ class StepResult(Generic[ObsT]):
         reward: A finite float, or None.
         done: Whether the episode has ended.
         metadata: Further data of the environment, including the reward's components.
+        truncated: Whether the episode has ended for another reason than its own.
     """
 
     observation: ObsT
     reward: float | None = None
     done: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.done and self.metadata.get(TRUNCATED) is True:
+            self.truncated = True

@@ -247,3 +247,14 @@ def test_backend_plays_by_the_sync_pool(new_pool):
         assert errors(pool.reset_batch(seeds=[1, None])) == [None, None]
         assert rewards(pool.step_batch([{}, {}])) == [0.5, 0.5]
         assert dict(pool.as_completed([{}, None])).keys() == {0}
+
+
+def test_backend_refuses_fields_of_another_action(new_pool):
+    async def main():
+        async with new_pool(2) as pool:
+            await pool.reset_batch()
+            refused, taken = await pool.step_batch([{"move": 1}, {"value": 1}])
+            assert "move: Extra inputs are not permitted" in refused.metadata["error"]
+            assert (refused.done, refused.reward, taken.reward) == (False, None, 0.5)
+
+    play(main)

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 
-from guerdon import Action, State, create_app
+from guerdon import State, create_app
 from guerdon.envs import ASGITransport, GenericEnvClient, ServerLimits
 from guerdon.errors import EnvDefinitionError, InvalidArgumentError
 from tests.envs.server.worlds import RESET, SOON, STATE, Echo, Said, Say, counted, step
@@ -38,7 +38,7 @@ def test_create_app_takes_types_from_the_class_or_the_arguments():
         schemas = asyncio.run(get(app, "/schema")).json()
         return [schemas[name]["title"] for name in ("action", "observation", "state")]
 
-    class Other(Action):
+    class Other(Say):
         pass
 
     assert types(create_app(Echo)) == ["Say", "Said", "State"]

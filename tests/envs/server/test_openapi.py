@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pydantic import Field
 
 from guerdon import Action, Environment, Observation, State
-from tests.envs.server.worlds import Echo, Length
+from tests.envs.server.worlds import Length
 
 
 class Program(Action):
@@ -123,7 +123,7 @@ def test_openapi_schemas_accept_the_protocols_examples(document, serve):
 
 
 def test_openapi_separates_schemas_of_the_same_name(serve):
-    class Outer(Action):
+    class Outer(Program):
         part: "Other"
 
     class Other(Action):
@@ -131,7 +131,9 @@ def test_openapi_separates_schemas_of_the_same_name(serve):
 
     Other.__name__ = Other.__qualname__ = "Part"
     Outer.model_rebuild(_types_namespace={"Other": Other})
-    schemas = serve(Echo, Outer, Verdict).http.get("/openapi.json").json()["components"]["schemas"]
+    schemas = (
+        serve(Coding, Outer, Verdict).http.get("/openapi.json").json()["components"]["schemas"]
+    )
     parts = [each for name, each in schemas.items() if name.endswith(("Part", "Other"))]
     assert sorted("x" in each["properties"] for each in parts) == [False, True]
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
 from websockets.exceptions import ConnectionClosed
 
-from guerdon import Action, Gate, Observation, Rubric, Sequential, State, WeightedSum, create_app
+from guerdon import Gate, Observation, Rubric, Sequential, State, WeightedSum, create_app
 from guerdon.envs.server.sessions import Connection, SessionEnd
 from guerdon.errors import EpisodeError
 from tests.envs.server.worlds import (
@@ -21,6 +21,7 @@ from tests.envs.server.worlds import (
     Echo,
     Length,
     Said,
+    Say,
     counted,
     step,
 )
@@ -355,9 +356,7 @@ def test_session_errors_list_the_fields(play):
 
 
 def test_session_reports_a_failing_validator_of_an_action(serve):
-    class Picky(Action):
-        text: str
-
+    class Picky(Say):
         @field_validator("text")
         @classmethod
         def _known(cls, value):

@@ -230,9 +230,9 @@ STRICT = pytest.mark.parametrize("kind", [Strict, AsyncStrict, Duck, AsyncDuck])
 def test_rollout_worker_reports_unknown_reset_arguments(kind):
     record = play(kind, guesses(9), {"reset": {"more": 2, "moer": 1, "board": 3}})
     assert (record.ended, record.steps) == ("error", [])
-    assert record.error.startswith("reset: InvalidArgumentError: ")
-    assert "takes no 'board', 'moer'; it takes " in record.error
-    assert "more, seed" in record.error
+    assert record.error.startswith("reset: ResetArgumentError: ")
+    assert "takes no 'board', 'moer'; known: " in record.error
+    assert "'more', 'seed'" in record.error
 
 
 @STRICT

@@ -30,7 +30,7 @@ from guerdon.errors import (
     InvalidObservationError,
     ServerError,
 )
-from guerdon.types.observation import StepResult
+from guerdon.types.observation import Observation, StepResult, agree_on_truncation
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -100,7 +100,19 @@ def observation_of(
         "done": result.done,
         "metadata": result.metadata,
     }
-    return validated(fields, kind, what="an observation", server=server)
+    return validated_observation(fields, kind, server=server)
+
+
+def validated_observation(fields: Any, kind: type[ModelT], *, server: str) -> ModelT:
+    """Return an observation that a server sent with its reward, done and metadata as a model.
+
+    Raises:
+        InvalidObservationError: The fields don't fit the model.
+    """
+    made = validated(fields, kind, what="an observation", server=server)
+    if isinstance(made, Observation) and made.done:
+        agree_on_truncation(made)
+    return made
 
 
 def validated(fields: Any, kind: type[ModelT], *, what: str, server: str) -> ModelT:

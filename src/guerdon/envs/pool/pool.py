@@ -15,7 +15,7 @@ from guerdon._background import SyncWrapper, run, sync_method, wait_for
 from guerdon._validation import check_integer, check_list, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall
 from guerdon.envs.registry import find_environment
-from guerdon.envs.runner import BLOCKED_S, blocked_by
+from guerdon.envs.runner import BLOCKED_S, ResetArgumentError, blocked_by
 from guerdon.errors import (
     EnvError,
     EnvTimeoutError,
@@ -149,7 +149,8 @@ class EnvPool:
             The first observations, in the order of the slots.
 
         Raises:
-            InvalidArgumentError: A slot doesn't exist, or the seeds or options don't match.
+            InvalidArgumentError: A slot doesn't exist, the seeds or options don't match, or an
+                environment's reset doesn't accept an argument.
         """
         chosen = _check_slots(slots, self.n)
         given = _check_seeds(seeds, len(chosen))
@@ -163,7 +164,11 @@ class EnvPool:
             PoolCall(slot, finished, seed=seed, extra=extra)
             for slot, seed, extra in zip(chosen, given, extras, strict=True)
         ]
-        return await self._run(calls, batch, self.timeout_s)
+        observations = await self._run(calls, batch, self.timeout_s)
+        for call in calls:
+            if isinstance(call.error, ResetArgumentError):
+                raise call.error
+        return observations
 
     async def step_batch(
         self,

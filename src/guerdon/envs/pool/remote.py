@@ -20,11 +20,12 @@ from guerdon.envs.client.session import (
     observation_of,
     parse_result,
     server_error,
-    validated,
+    validated_observation,
 )
 from guerdon.envs.client.shared_config import SharedConfig
 from guerdon.envs.client.transport import NetworkTransport, WebSocket, http_url, websocket_url
 from guerdon.envs.pool.backend import PoolBackend, PoolCall, start_task
+from guerdon.envs.runner import ResetArgumentError
 from guerdon.envs.wire import JSON, codecs
 from guerdon.errors import (
     ConnectionLostError,
@@ -278,6 +279,8 @@ class _Sessions(ABC):
         is_lost = isinstance(
             error, InvalidObservationError
         )  # which the episode can't go on without
+        if call.is_reset and code in REFUSED:
+            error = ResetArgumentError(str(error))
         if call.is_reset or is_lost or code == "EXECUTION_ERROR":
             self._broken.add(call.slot)
         elif code in REFUSED or isinstance(error, InvalidArgumentError):
@@ -411,9 +414,7 @@ class _Batched(_Sessions):
         try:
             if error is not None:
                 raise error
-            observation = validated(
-                data, self._observation_type, what="an observation", server="the server"
-            )
+            observation = validated_observation(data, self._observation_type, server="the server")
         except Exception as problem:
             self._failed(call, problem)
         else:

@@ -43,7 +43,7 @@ def outside_loop() -> Iterator[None]:
 
 
 class InlineThreads(EnvThreads):
-    """Runs sync calls at once, in the thread of the event loop.
+    """Runs sync calls at once, in the thread of the event loop, or in an environment's own thread.
 
     Args:
         beginning: Called with the runner whose call begins.
@@ -55,13 +55,26 @@ class InlineThreads(EnvThreads):
 
     def start(self, call: EnvCall, *, is_async: bool = False) -> None:
         """Start a call: one of sync code has ended when this returns."""
-        if is_async:
-            super().start(call, is_async=True)
+        makes = call.runner if call.makes else None
+        if is_async or call.own is not None or (makes and _needs_thread(makes.factory)):
+            super().start(call, is_async=is_async)
             return
         self._beginning(call.runner)
         with outside_loop():
             call.run()
+            if makes and getattr(call.result, "own_calls", None) is not None:
+                call.result.close()  # it was made in this thread, which is not its own
+                call.result = None
+                super().start(call)
+                return
         self.deliver(call)
+
+
+def _needs_thread(factory: Any) -> bool:
+    """Whether a factory is known to make environments that need threads of their own."""
+    while factory is not None and not getattr(factory, "own_thread", False):
+        factory = getattr(factory, "_factory", None)
+    return factory is not None
 
 
 class EnvWorker:
@@ -145,7 +158,8 @@ class EnvWorker:
 
     def _is_inline(self, runner: EnvRunner, method: str) -> bool:
         is_async = getattr(runner.adapter, f"{method}_is_async", False)
-        return self._threads.size == 1 and not is_async
+        has_thread = getattr(runner.adapter, "own_calls", None) is not None
+        return self._threads.size == 1 and not (is_async or has_thread)
 
     def _new_runner(self, slot: int) -> EnvRunner:
         return EnvRunner(

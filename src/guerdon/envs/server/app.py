@@ -17,8 +17,8 @@ from guerdon._pages import WithHeaders, page_routes
 from guerdon._validation import check_choice, check_token
 from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.schema import RewardConfig
-from guerdon.envs.configured import with_pipeline
-from guerdon.envs.environment import Environment
+from guerdon.envs.configured import TypedFactory, with_pipeline
+from guerdon.envs.environment import Environment, narrowed
 from guerdon.envs.runner import EnvAdapter
 from guerdon.envs.server.access import AccessControl
 from guerdon.envs.server.limits import BodyLimits, ServerLimits
@@ -36,6 +36,7 @@ __all__ = ["EnvApp", "create_app"]
 
 MODES = ("simulation", "production")
 WEB = "/web"
+TYPES = ("action_type", "observation_type", "state_type")
 
 
 class EnvApp(Starlette):
@@ -128,7 +129,7 @@ def create_app(
     Args:
         factory: Makes an environment: a class, or a function without arguments.
         action_type: The class of actions; by default that of the environment's class, for which a
-            function has to make one environment.
+            function has to make one environment. With it, `step` needs no annotation.
         observation_type: The class of observations; by default that of the environment's class.
         env_name: The environment's name; by default that of its metadata.
         state_type: The class of states; by default that of the environment's class.
@@ -152,7 +153,8 @@ def create_app(
     Raises:
         InvalidArgumentError: An argument is invalid.
         EnvDefinitionError: The factory made something else than an environment, or one without a
-            rubric. For a class this is raised when the server starts.
+            rubric, or its class declares other types. For a class the first two are raised when the
+            server starts, for a function whose types are passed all of them.
         EnvError: The factory raised.
     """
     if not callable(factory):
@@ -162,18 +164,19 @@ def create_app(
     check_choice("mode", mode, MODES)
     pipeline = RewardPipeline.of(reward) if reward is not None else None
     own = _environment_class(factory, pipeline, may_make=action_type is None)
-    types = EnvTypes(
-        action_type or own.action_type,
-        observation_type or own.observation_type,
-        state_type or own.state_type,
-    )
-    for name, given, base in zip(types._fields, types, (Action, Observation, State), strict=True):
-        if not (isinstance(given, type) and issubclass(given, base)):
+    passed: dict[str, Any] = {}
+    given = (action_type, observation_type, state_type)
+    for name, each, base in zip(TYPES, given, (Action, Observation, State), strict=True):
+        if each is None:
+            continue
+        if not (isinstance(each, type) and issubclass(each, base)):
             raise InvalidArgumentError(
-                f"`{name}_type` must be a subclass of {base.__name__}, got {given!r:.60}"
+                f"`{name}` must be a subclass of {base.__name__}, got {each!r:.60}"
             )
+        passed[name] = narrowed(own, name, each)
+    types = EnvTypes(*(passed.get(name) or getattr(own, name) for name in TYPES))
     sessions = SessionManager(
-        factory,
+        TypedFactory(factory, passed) if passed else factory,
         types.action,
         limits or ServerLimits(),
         pipeline=pipeline,

@@ -300,7 +300,7 @@ class BatchConnection:
             return await manager.step(session.runner, action, **known)
         if kind == "reset":
             request = manager.validated(ResetRequest, {} if data is None else data, "reset's data")
-            return await manager.reset(session.runner, request, **known)
+            return await manager.reset(session.runner, request, **known, is_lenient=False)
         return await manager.state(session.runner, **known)
 
     def end(self, session: BatchSession, end: SessionEnd) -> None:

@@ -24,7 +24,7 @@ from guerdon.config.pipeline import RewardPipeline
 from guerdon.config.runtime import RewardRuntime
 from guerdon.envs.configured import PipelineFactory, refused_by_environment, with_pipeline
 from guerdon.envs.environment import ERROR, HANDLED
-from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads
+from guerdon.envs.runner import EnvAdapter, EnvRunner, EnvThreads, ResetArgumentError
 from guerdon.envs.server.limits import ServerLimits
 from guerdon.envs.server.mcp import ToolMethods, answer_content, socket_methods
 from guerdon.envs.server.monitoring import Metrics, log
@@ -500,11 +500,19 @@ class SessionManager:
         *,
         session: int | None = None,
         encode: Callable[[Any], bytes] = observation_json,
+        is_lenient: bool = True,
     ) -> bytes:
-        """Begin an episode, count it, and return its first observation, encoded."""
+        """Begin an episode, count it, and return its first observation, encoded.
+
+        Arguments that the environment doesn't accept are left out, as OpenEnv's server does it,
+        unless the client is a pool.
+        """
         self.metrics.calls.labels("reset").inc()
+        arguments = request.seed, request.episode_id, request.model_extra, is_lenient
         try:
-            return encode(await runner.reset(request.seed, request.episode_id, request.model_extra))
+            return encode(await runner.reset(*arguments))
+        except ResetArgumentError as error:
+            raise ProtocolError(ErrorCode.VALIDATION_ERROR, str(error)) from error
         except Exception as error:
             raise self.failure("reset", error, session=session) from error
 

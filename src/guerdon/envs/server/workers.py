@@ -156,12 +156,17 @@ class WorkerRunner:
         await self.call("open", keeps_trees)
 
     async def reset(
-        self, seed: int | None, episode_id: str | None, extra: Mapping[str, Any] | None
+        self,
+        seed: int | None,
+        episode_id: str | None,
+        extra: Mapping[str, Any] | None,
+        is_lenient: bool = False,
     ) -> Any:
         """Begin an episode."""
         runtime = self._configuration()
         configuration = None if runtime is None else runtime.begin()
-        return await self.call("reset", seed, episode_id, dict(extra or {}), configuration)
+        arguments = (seed, episode_id, dict(extra or {}), is_lenient)
+        return await self.call("reset", *arguments, configuration)
 
     async def configure(self) -> None:
         """Apply the configuration to a new environment that is stepped without a reset."""

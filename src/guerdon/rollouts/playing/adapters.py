@@ -8,12 +8,12 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from guerdon.envs.environment import Environment
-from guerdon.envs.runner import EnvAdapter, Keywords, read_action
+from guerdon.envs.environment import Environment, read_action
+from guerdon.envs.runner import EnvAdapter, Keywords, OwnCalls
 from guerdon.errors import InvalidArgumentError, InvalidObservationError
 from guerdon.types.action import Action
 from guerdon.types.numbers import FiniteFloat
-from guerdon.types.observation import StepResult
+from guerdon.types.observation import TRUNCATED, StepResult
 
 # Fields of an observation that are not its content.
 BESIDE = frozenset({"done", "reward", "metadata"})
@@ -58,7 +58,7 @@ async def _awaited(environment: Awaitable[Any]) -> OwnAdapter | ForeignAdapter:
 
 
 class OwnAdapter(EnvAdapter):
-    """Calls one of guerdon's environments; unlike a server, it refuses unknown reset arguments.
+    """Calls one of guerdon's environments.
 
     Attributes:
         takes_seed: Whether its reset accepts a seed.
@@ -70,16 +70,6 @@ class OwnAdapter(EnvAdapter):
         super().__init__(environment)
         self._release = release
         self.takes_seed = self._reset_takes.accepts("seed")
-
-    def reset(
-        self,
-        seed: int | None = None,
-        episode_id: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Begin an episode; see `EnvAdapter.reset`."""
-        _check_accepted(extra or {}, self._reset_takes)
-        return super().reset(seed, episode_id, extra)
 
     @property
     def tools(self) -> list[Any] | None:
@@ -104,7 +94,10 @@ class ForeignAdapter:
         step_is_async: Whether `step` returns an awaitable.
         close_is_async: Whether `close` returns an awaitable.
         takes_seed: Whether its reset is known to accept a seed.
+        own_calls: The calls of its own thread, if it has one.
     """
+
+    own_calls: OwnCalls | None = None
 
     def __init__(
         self,
@@ -144,7 +137,7 @@ class ForeignAdapter:
             InvalidArgumentError: The environment's reset doesn't accept one of `extra`.
             Exception: What the environment raised.
         """
-        _check_accepted(extra, self._reset_takes)
+        self._reset_takes.check(extra)
         given = {**extra, "seed": seed, "episode_id": episode_id}
         given = {name: value for name, value in given.items() if value is not None}
         return self._reset(**self._reset_takes.accepted(given))
@@ -157,15 +150,6 @@ class ForeignAdapter:
             action = read_action(self._action_type, action)
         return (
             self._step(action, timeout_s=timeout_s) if self._passes_timeout else self._step(action)
-        )
-
-
-def _check_accepted(extra: Mapping[str, Any], keywords: Keywords) -> None:
-    unknown = sorted(name for name in extra if not keywords.accepts(name))
-    if unknown:
-        raise InvalidArgumentError(
-            f"the environment's reset takes no {', '.join(map(repr, unknown))}; it takes "
-            f"{', '.join(sorted(keywords.names))}"
         )
 
 
@@ -248,13 +232,15 @@ def read_result(answer: Any, what: str) -> StepResult[Any]:
         raise InvalidObservationError(
             f"the metadata of {what} must be a dict, got {metadata!r:.60}"
         )
-    return StepResult(observation, number, bool(done), dict(metadata))
+    flags = _get(answer, TRUNCATED), _get(observation, TRUNCATED)
+    truncated = bool(done) and any(each is True for each in flags)
+    return StepResult(observation, number, bool(done), dict(metadata), truncated)
 
 
 def _is_wrapped(answer: Any) -> bool:
     """Whether an object contains an observation, and isn't one itself."""
     if isinstance(answer, Mapping):
-        return "observation" in answer and set(answer) <= BESIDE | {"observation"}
+        return "observation" in answer and set(answer) <= BESIDE | {"observation", TRUNCATED}
     return hasattr(answer, "observation") and not isinstance(answer, BaseModel)
 
 

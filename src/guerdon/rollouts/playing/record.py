@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from guerdon.rollouts.json_forms import as_json
 from guerdon.types.agents import AGENT, AGENT_REWARDS
 from guerdon.types.message import Message
+from guerdon.types.observation import TRUNCATED
 from guerdon.types.rollout import Rollout, StepData
 
 __all__ = ["RolloutRecord"]
@@ -23,10 +24,11 @@ class RolloutRecord:
     ``assistant_turn_index`` (the number of that turn in the conversation, from 0, counting
     examples at the beginning), ``env_reward`` (the environment's reward, or None),
     ``env_metadata`` (other data of the environment), ``policy_info`` (other data of the policy),
-    ``group``, ``error`` on a step that failed, ``episode_error`` on the last step if something
-    failed after it, and on the first step ``reset_metadata`` (other data of the reset). With
-    several agents, it also contains ``agent`` (the one that acted) and ``agent_rewards`` (the
-    reward of each by name; None on a step that failed).
+    ``group``, ``truncated`` (true) on a last step with which the environment ended the episode for
+    another reason than its own, ``error`` on a step that failed, ``episode_error`` on the last step
+    if something failed after it, and on the first step ``reset_metadata`` (other data of the
+    reset). With several agents, it also contains ``agent`` (the one that acted) and
+    ``agent_rewards`` (the reward of each by name; None on a step that failed).
     ``is_done`` is true on a last step with which the environment or the policy ended the episode,
     and on no other: an episode that was cut off isn't done.
 
@@ -72,6 +74,11 @@ class RolloutRecord:
         """The environment's own rewards, one for each step; None for a step without one."""
         return [step.step_info.get("env_reward") for step in self.steps]
 
+    @property
+    def truncated(self) -> bool:
+        """Whether the environment ended the episode for another reason than its own."""
+        return any(step.step_info.get(TRUNCATED) is True for step in self.steps)
+
     def to_rollout(self) -> Rollout:
         """Return the episode as a rollout, ready to be scored.
 
@@ -96,6 +103,8 @@ class RolloutRecord:
         if any(AGENT in step.step_info for step in self.steps):
             row["agents"] = [step.step_info.get(AGENT) for step in self.steps]
             row[AGENT_REWARDS] = [step.step_info.get(AGENT_REWARDS) for step in self.steps]
+        if self.truncated:
+            row[TRUNCATED] = True
         if self.ground_truth is not None:
             row["ground_truth"] = self.ground_truth
         return {name: as_json(value) for name, value in row.items()}

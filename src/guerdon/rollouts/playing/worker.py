@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,7 +30,7 @@ from guerdon.rubrics.failure import describe_failure
 from guerdon.types.agents import AGENT, AGENT_REWARDS, check_agent_rewards
 from guerdon.types.message import INSTRUCTION_ROLES, Message, read_messages
 from guerdon.types.numbers import FiniteFloat
-from guerdon.types.observation import StepResult
+from guerdon.types.observation import TRUNCATED, StepResult
 from guerdon.types.rollout import StepData
 
 __all__ = ["RLRolloutWorker"]
@@ -48,7 +48,7 @@ CLOSE_S = 10.0
 GRACE_S = 1.0
 # Columns of a row that belong to the episode, and not to the task.
 RECORD_COLUMNS = frozenset(
-    ("seed", "ended", "error", "env_rewards", "first_turn", "agents", "agent_rewards")
+    ("seed", "ended", "error", "env_rewards", "first_turn", "agents", "agent_rewards", TRUNCATED)
 )
 
 
@@ -298,6 +298,11 @@ def _is_factory(env: Any) -> bool:
     if isinstance(env, type):
         return True
     if callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None)):
+        if getattr(env, "own_thread", False) is True:
+            raise InvalidArgumentError(
+                f"`env` has `own_thread = True`, and {type(env).__name__} belongs to the thread "
+                "that made it; pass its class, or a function that returns one"
+            )
         return False
     if callable(env):
         return True
@@ -474,6 +479,8 @@ class _Episode:
         self._show(self._calls.get(self._agent, []))
         if metadata := json_items(result.metadata):
             step.step_info["env_metadata"] = metadata
+        if result.truncated:
+            step.step_info[TRUNCATED] = True
         self._close_step(step)
         if result.done:
             return "done"
@@ -485,13 +492,23 @@ class _Episode:
         optional: dict[str, Any] = {"messages": messages, "turn": self._turns - 1}
         if self._agent is not None:
             optional["agent"] = self._agent
-        tools = self._runner.adapter.tools if worker.tools is None else worker.tools
+        tools = worker.tools
+        if tools is None:
+            tools = await self._declared_tools()
         asking: Any = worker.policy.get_action(
             self._result.observation, tools, **worker.policy_takes.accepted(optional)
         )
         if not inspect.isawaitable(asking):
             raise PolicyError(f"get_action must be async, got {asking!r:.60} from it")
         return _checked(await _within(asking, worker.policy_timeout))
+
+    async def _declared_tools(self) -> list[Any] | None:
+        adapter = self._runner.adapter
+        if adapter.own_calls is None:
+            tools = adapter.tools
+        else:
+            tools = await self._runner.call(lambda adapter: adapter.tools, "tools")
+        return cast("list[Any] | None", tools)
 
     def _open_step(self, output: PolicyOutput, turn: int) -> StepData:
         record = self._record

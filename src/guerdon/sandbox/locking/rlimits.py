@@ -48,10 +48,11 @@ def limit_call(limits: dict[str, Any], *, others: int | None = None) -> None:
         "RLIMIT_MSGQUEUE": 0,
         # The kernel counts these for the user as a whole.
         "RLIMIT_SIGPENDING": 64,
-        "RLIMIT_STACK": STACK_BYTES,
     }
     for name, value in same.items():
         _limit(name, value, value)
+    # A program may raise it: what it uses of its stack counts as memory.
+    _limit("RLIMIT_STACK", STACK_BYTES, None)
     if limits["cpu"] is not None:
         _limit("RLIMIT_CPU", ceil(limits["cpu"]), ceil(limits["cpu"]) + 1)
     limit_memory(limits)
@@ -96,14 +97,14 @@ def limit_memory(limits: dict[str, Any], statm: str | int = "/proc/self/statm") 
     _limit("RLIMIT_AS", reserved, reserved)
 
 
-def _limit(name: str, soft: int, hard: int) -> None:
-    """Set a limit, where this system has it."""
+def _limit(name: str, soft: int, hard: int | None) -> None:
+    """Set a limit, where this system has it; with None the hard one stays as it is."""
     kind = getattr(resource, name, None)
     if kind is None:
         return
     highest = resource.getrlimit(kind)[1]
     most = MOST if highest == resource.RLIM_INFINITY else min(highest, MOST)
-    soft, hard = min(soft, most), min(hard, most)
+    soft, hard = min(soft, most), highest if hard is None else min(hard, most)
     try:
         resource.setrlimit(kind, (soft, hard))
     except (OSError, ValueError) as error:

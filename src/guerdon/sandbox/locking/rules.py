@@ -54,7 +54,7 @@ IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 # GET_PDEATHSIG, GET_DUMPABLE, SET_NAME, GET_NAME, GET_SECCOMP, CAPBSET_READ, SET_NO_NEW_PRIVS,
 # GET_NO_NEW_PRIVS, SET_VMA. Not SET_PDEATHSIG, SET_SECCOMP, SET_MM, SET_PTRACER, SET_DUMPABLE.
 PRCTL = (2, 3, 15, 16, 21, 23, 38, 39, 0x53564D41)
-RLIMIT_DATA, RLIMIT_NPROC, RLIMIT_AS = 2, 6, 9
+RLIMIT_DATA, RLIMIT_STACK, RLIMIT_NPROC, RLIMIT_AS = 2, 3, 6, 9
 # MAP_TYPE is MAP_SHARED (1), MAP_PRIVATE (2) or MAP_SHARED_VALIDATE (3).
 MAP_TYPE, MAP_ANONYMOUS, MAP_GROWSDOWN, MAP_HUGETLB = 0xF, 0x20, 0x100, 0x40000
 PROT_GROWSDOWN, PROT_GROWSUP = 0x0100_0000, 0x0200_0000
@@ -151,6 +151,8 @@ COMMON = (
     allow("personality", arg(0).among(QUERY)),
     allow("prctl", arg(0).among(*PRCTL)),
     allow("prlimit64", arg(0).among(0), arg(2).is_long(0)),
+    # Programs that recurse deeply raise the limit on their stack.
+    allow("prlimit64", arg(0).among(0), arg(1).among(RLIMIT_STACK)),
 )
 
 # What begins a call: receiving its descriptors, the second filter, its memory and threads, and

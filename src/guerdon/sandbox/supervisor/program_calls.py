@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
+import builtins
 import contextlib
 import functools
 import gc
@@ -17,6 +19,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -40,8 +43,8 @@ abc bisect collections.abc copy dataclasses datetime decimal enum fractions func
 itertools json linecache math operator random re statistics string traceback typing
 """
 
-# The file name of a program in tracebacks.
-NAME = "<program>"
+# The file name of a program in tracebacks, and in its folder, where it is not written.
+NAME, FILE = "<program>", "program.py"
 # Packages that are hidden from programs.
 OURS = ("guerdon", "landlockpy")
 
@@ -60,6 +63,7 @@ class ProgramCalls(Calls):
         if config["packages"]["modules"]:
             import_packages(config["packages"])
         site.setquit()  # `exit` and `quit`, which programs have unless Python runs with -S
+        sys.set_int_max_str_digits(0)  # the limit on time bounds what long integers cost
         self._pid = os.getpid()
         gc.collect()
         gc.freeze()  # a collection would write to, and so copy, pages in the calls
@@ -104,6 +108,8 @@ class ProgramCalls(Calls):
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.chdir(folder)
             self.lock.lock_program(job)
+            limited = _stack_size_up_to(job["memory"] // 2)
+            threading.stack_size = _thread.stack_size = limited
 
         return run_program(start_call(fds, lock, lambda fd: read_program(fd, folder)))
 
@@ -195,12 +201,26 @@ def read_program(job: int, folder: str) -> str:
     os.environ.update(HOME=folder, TMPDIR=folder)
     os.environ.pop("LD_LIBRARY_PATH", None)  # the interpreter's own
     sys.path[:] = [folder, *(each for each in sys.path if each)]
-    sys.argv = [NAME]
+    sys.argv = [os.path.join(folder, FILE)]
     open_streams()  # those of the supervisor use other descriptors
     # A program doesn't need our modules. They are kept, since freeing them takes time.
     ours = [name for name in sys.modules if name.partition(".")[0] in OURS]
     _hidden.extend(sys.modules.pop(name) for name in ours)
     return str(source).removeprefix("\ufeff")  # a byte order mark
+
+
+def _stack_size_up_to(most: int) -> Callable[..., int]:
+    """Return `threading.stack_size` for programs, which ask for more than they use.
+
+    A stack is reserved in full when its thread starts.
+    """
+    choose = threading.stack_size
+
+    @functools.wraps(choose)
+    def stack_size(*size: int) -> int:
+        return choose(*(min(each, most) for each in size))
+
+    return stack_size
 
 
 def run_program(source: str) -> int:
@@ -224,9 +244,10 @@ def run_program(source: str) -> int:
 
 def _execute(source: str) -> int:
     module = ModuleType("__main__")
-    module.__dict__["__builtins__"] = __builtins__
+    module.__dict__.update(__builtins__=builtins, __file__=sys.argv[0])
     sys.modules["__main__"] = module
-    linecache.cache[NAME] = (len(source), None, source.splitlines(keepends=True), NAME)
+    lines = (len(source), None, source.splitlines(keepends=True), NAME)
+    linecache.cache[NAME] = linecache.cache[sys.argv[0]] = lines
     try:
         exec(compile(source, NAME, "exec", dont_inherit=True), module.__dict__)
     except SystemExit as leaving:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import linecache
 import os
 import sys
 from types import FunctionType, ModuleType
@@ -100,10 +101,14 @@ def main() -> None:
 def _serve(job: dict[str, Any], candidate: Candidate) -> None:
     # A name other than __main__; dataclasses find its module.
     module = sys.modules["program"] = ModuleType("program")
+    module.__file__ = sys.argv[0]
     try:
         _run(job["starter"], "<starter>", module)
         module.__dict__.pop(job["entry_point"], None)  # the program defines it itself
-        _run(job["program"].removeprefix("\ufeff"), "<program>", module)
+        source = job["program"].removeprefix("\ufeff")
+        lines = source.splitlines(keepends=True)  # for `inspect`
+        linecache.cache["<program>"] = (len(source), None, lines, "<program>")
+        _run(source, "<program>", module)
     except _InvalidError as invalid:
         error = invalid.args[0]
         text = candidate.describe(error)

@@ -26,6 +26,9 @@ __all__ = ["Verdict", "check_program", "check_program_async"]
 
 OVERHEAD = 4 << 10  # bytes of the checker's report beside two for each test
 
+# A number with more digits than Python reads here. It is read in the sandbox.
+_LONG_NUMBER = re.compile(r"\b[0-9][0-9_]{4000,}")
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -374,12 +377,17 @@ def _in_files(detail: str | None) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _checked_units(test: str, entry_point: str, what: str) -> list[str]:
     _compile(test, what)
-    return units_of(test, entry_point)
+    return units_of(_readable(test), entry_point)
 
 
-def _compile(source: object, what: str) -> None:
+def _readable(source: str) -> str:
+    """Return a source of the same structure that is compiled here, and not run."""
+    return _LONG_NUMBER.sub("1", source)
+
+
+def _compile(source: str, what: str) -> None:
     try:
-        compile(source, f"<{what}>", "exec", dont_inherit=True)  # type: ignore[call-overload]
+        compile(_readable(source), f"<{what}>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, TypeError) as error:
         raise InvalidArgumentError(f"{what} is not valid Python: {error}") from error
 
@@ -392,7 +400,7 @@ def _completed(starter: str) -> str:
     indent = last[: len(last) - len(last.lstrip())]
     for body in ("", f"\n{indent}pass", f"\n{indent}    pass"):
         try:
-            compile(f"{starter}{body}\n", "<starter>", "exec", dont_inherit=True)
+            compile(_readable(f"{starter}{body}\n"), "<starter>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError):
             continue
         return f"{starter}{body}\n"
@@ -407,7 +415,7 @@ def _defined(starter: str) -> dict[str, str]:
     The latter by ``class X``, and by ``X = make(...)``.
     """
     found = {}
-    for node in ast.parse(starter).body:
+    for node in ast.parse(_readable(starter)).body:
         if isinstance(node, ast.ClassDef):
             found[node.name] = "class"
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -85,7 +85,7 @@ class Tests:
     def _fresh(self) -> dict[str, Any]:
         """Return names for a text, which shares nothing with another one."""
         module = sys.modules["tests"] = ModuleType("tests")
-        module.__dict__["__builtins__"] = self._builtins
+        module.__dict__.update(__builtins__=self._builtins, __file__=sys.argv[0])
         exec(self._starter, module.__dict__)
         module.__dict__.pop(self._job["entry_point"], None)
         return module.__dict__
