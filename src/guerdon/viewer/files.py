@@ -206,7 +206,9 @@ class ViewedFile:
         try:
             joined = self.joined_row(row)
             return encode_row(_brief(joined) if brief else joined)
-        except (RecursionError, ValueError, TypeError, OverflowError) as error:
+        except InvalidArgumentError:
+            raise
+        except Exception as error:  # of a value of another type, or nested too deeply
             return encode_row({"id": None, "error": f"the row can't be shown: {error}"})
 
     def joined_row(self, row: int) -> Row:
