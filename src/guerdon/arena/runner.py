@@ -24,7 +24,7 @@ from guerdon.arena.model import Floats, Model
 from guerdon.arena.protocol import Protocol
 from guerdon.arena.training import Training, train
 from guerdon.arena.worlds import available_worlds, find_world
-from guerdon.errors import InvalidArgumentError, ScoringError
+from guerdon.errors import InvalidArgumentError
 from guerdon.tracking.log import lock_output
 
 __all__ = ["MethodFailure", "MethodResult", "evaluate_method", "read_results", "run_arena"]

@@ -264,7 +264,7 @@ function makeReadable(row) {
     for (const name of ["step_rewards", "stopped_by", "notes", "area", "final", "updates"]) keep(side, name, list(side[name]));
     for (const name of ["components", "change"]) keep(side, name, objectsOf([side[name]])[0] ?? {});
     keep(side, "steps", objectsOf(side.steps).filter(({ step_index: index }) => isStep(index)));
-    keep(side, "curve", list(side.curve).filter(Array.isArray));
+    keep(side, "curve", list(side.curve).filter((/** @type {any} */ point) => list(point).length && point.every(Number.isFinite)));
     keep(side, "trees", list(side.trees).map(readableTree));
   }
   if (odd.size) row.notes = [...row.notes ?? [], `Not all of ${[...odd].join(", ")} is shown: it has another form.`];

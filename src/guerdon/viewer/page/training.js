@@ -150,7 +150,7 @@ async function changesOf(tables) {
     const at = [...table.all].filter((row) => table.value("kind", row) === "config").slice(0, CHANGES);
     const rows = at.length ? await table.source.rows(table.info.index, at) : [];
     for (const { step, change = {} } of rows) {
-      if (typeof step !== "number") continue;
+      if (!Number.isFinite(step)) continue;
       const text = `${change.what}: ${asText(change.from)} → ${asText(change.to)}`;
       const found = changes.get(`${step} ${text}`);
       if (found) found.runs.push(table.info.name);
