@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def page_routes(module: str = MAIN) -> list[Route]:
         name = request.path_params.get("name", "index.html")
         type_ = TYPES.get(Path(name).suffix)
         file = PAGES / name
-        if type_ is None or file.parent != PAGES or not file.is_file():
+        if type_ is None or name not in os.listdir(PAGES):
             raise HTTPException(404, f"there is no page {name!r:.80}")
         # One request in place of one for each module.
         content = bundled_modules(PAGES, module) if name == module else file.read_text("utf-8")

@@ -107,7 +107,7 @@ def test_run_arena_refuses_a_file_of_another_protocol(run):
 
 def test_run_arena_refuses_a_file_that_another_run_writes(run):
     def second(*_):
-        with pytest.raises(ScoringError, match="another run of the arena writes to this file"):
+        with pytest.raises(ScoringError, match=r"process \d+, .* is writing to this file"):
             run()
 
     run(worlds=["crossroads"], methods=["grpo"], progress=second)

@@ -169,6 +169,35 @@ def test_serve_web_prints_the_address_of_the_page(serving):
     assert "s3cret" not in "".join(server.end())
 
 
+SEEING = """
+    import json, sys
+    from pathlib import Path
+
+    from worlds import Echo, Observation, Say, os
+
+    class Seen(Echo):
+        def step(self, action):
+            ours = [Path(f"/proc/{pid}/{name}").read_bytes().decode()
+                    for pid in ("self", os.getppid()) for name in ("cmdline", "environ")]
+            Path("seen").write_text(json.dumps([ours[:2], sys.argv, dict(os.environ)]))
+            return self.score(action, Observation())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("given_as", ["option", "option with =", "variable", "both"])
+def test_serve_processes_of_environments_dont_have_the_token(serving, tmp_path, given_as):
+    (tmp_path / "seeing.py").write_text(textwrap.dedent(SEEING))
+    options = {"option": ["--token", "s3cret"], "option with =": ["--token=s3cret"],
+               "variable": [], "both": ["--token", "s3cret"]}[given_as]  # fmt: skip
+    variables = {"GUERDON_TOKEN": "s3cret"} if given_as in ("variable", "both") else {}
+    server = serving("--processes", "2", *options, target="seeing.py:Seen", variables=variables)
+    with EnvClient(server.url, token="s3cret").sync() as client:
+        client.reset()
+        client.step({"content": "please"})
+    assert "s3cret" not in (tmp_path / "seen").read_text()
+
+
 def test_serve_web_without_a_token(serving):
     server = serving("--web")
     line = server.process.stdout.readline().decode()

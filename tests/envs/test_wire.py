@@ -1,6 +1,7 @@
 """What is written on the wire, by both codecs, and what is refused."""
 
 import contextlib
+import json
 import sys
 from typing import Annotated
 
@@ -15,6 +16,8 @@ from guerdon import Observation
 from guerdon.envs.wire import (
     ARRAY_TYPES,
     JSON,
+    MAX_LISTS,
+    MAX_VALUES,
     MSGPACK,
     UNSENDABLE,
     JsonCodec,
@@ -24,6 +27,7 @@ from guerdon.envs.wire import (
     codecs,
     frames,
     model_json,
+    read_json,
 )
 from guerdon.types import ArrayField, GenericObservation
 
@@ -291,3 +295,90 @@ def test_frames_have_all_calls_in_order_and_at_most_so_many_bytes_and_calls(size
     assert [call[0] for frame in sent for call in codec.decode(frame)] == list(range(len(sizes)))
     assert all(len(frame) <= limit or len(codec.decode(frame)) == 1 for frame in sent)
     assert all(len(codec.decode(frame)) <= most for frame in sent)
+
+
+# Too many values ---------------------------------------------------------------------------------
+
+
+def listed(item, count):
+    """A frame of MessagePack: a list of an encoded value, so many times."""
+    return b"\xdd" + count.to_bytes(4, "big") + item * count
+
+
+NUMBERED = b"".join(b"\xce" + number.to_bytes(4, "big") + b"\xc0" for number in range(MAX_VALUES))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        listed(b"\x90", 15_000_000),
+        listed(b"\x80", MAX_VALUES),
+        listed(b"\xdc\x00\x00", MAX_VALUES),
+        listed(b"\x91\x90", MAX_VALUES),
+        b"\x91" * 15_000_000,
+        listed(b"\x01", MAX_VALUES + 1),
+        listed(b"\xcb" + bytes(8), MAX_VALUES + 1),
+        listed(b"\xa3abc", MAX_VALUES + 1),
+        listed(b"\xd9\x01a", MAX_VALUES + 1),
+        listed(b"\xd4\x01a", MAX_VALUES + 1),
+        b"\xdf" + MAX_VALUES.to_bytes(4, "big") + NUMBERED,
+    ],
+    ids=["lists", "objects", "long lists", "nested", "deep", "integers", "floats", "texts",
+         "long texts", "extensions", "keys"],
+)  # fmt: skip
+def test_msgpack_codec_refuses_too_many_values_before_it_makes_them(frame):
+    with pytest.raises(ValueError, match="it has too many values; at most 524,288"):
+        MsgpackCodec().decode(frame)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + "[]," * 5_000_000 + "1]",
+        "[" + "{}," * MAX_VALUES + "1]",
+        "[" * 15_000_000,
+        "[" + "1," * MAX_VALUES + "1,1]",
+        "[" + '"",' * MAX_VALUES + "1,1]",
+        "[" + '"\\\\",' * MAX_VALUES + "1,1]",
+        "{" + ",".join(f'"{number}":1' for number in range(MAX_LISTS + 1)) + "}",
+    ],
+    ids=["lists", "objects", "deep", "numbers", "texts", "backslashes", "keys"],
+)
+def test_read_json_refuses_too_many_values_before_it_makes_them(text):
+    for given_as in (text, text.encode()):
+        with pytest.raises(ValueError, match="it has too many values; at most 524,288"):
+            read_json(given_as)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a, [b]: {c}, " * 600_000,
+        json.dumps({"rows": [{"a": [1, 2], "b": "c"}] * 100_000}),
+        "\\" * 1_000_000 + '"' * 1_000_000,
+        ["a,b"] * 300_000,
+        [[0.5] * 100] * 4000,
+        list(range(400_000)),
+    ],
+    ids=["punctuation", "JSON in a text", "escapes", "texts", "rows", "integers"],
+)
+def test_codecs_read_what_is_large_but_has_few_values(value):
+    assert read_json(json.dumps(value)) == value
+    codec = MsgpackCodec()
+    assert codec.decode(codec.frame([codec.encode(1, "step", value)])) == [[1, "step", value]]
+
+
+def test_msgpack_codec_reads_an_array_of_any_bytes():
+    array = np.random.default_rng(0).integers(0, 255, 10_000_000, dtype="u1")
+    codec = MsgpackCodec()
+    [[_, _, data]] = codec.decode(codec.frame([codec.encode(1, "step", {"array": array})]))
+    assert np.array_equal(data["array"], array)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e400", "[1E+400]", '{"a": 1e999 }', "1" + "0" * 300 + "e10", "1" * 308 + "e9",
+             "1" * 310 + ".0"],
+)  # fmt: skip
+def test_read_json_refuses_a_float_that_is_infinite(text):
+    with pytest.raises(NotFiniteError, match="inf at"):
+        read_json(text)

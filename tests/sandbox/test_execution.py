@@ -268,6 +268,36 @@ def test_run_limits_processes_and_threads_as_an_ordinary_user(as_ordinary_user):
     assert found == [16] * 4
 
 
+FILLS = """
+import os, resource, socket
+
+def fill():
+    kept, written = [], 0
+    try:
+        while True:
+            kept += socket.socketpair()
+            kept[-2].setblocking(False)
+            try:
+                while True:
+                    written += kept[-2].send(b"x" * 65536)
+            except BlockingIOError:
+                pass
+    except OSError:
+        return written
+
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2 * fill())
+"""
+
+
+@pytest.mark.parametrize(("processes", "files"), [(1, 64), (16, 64), (32, 32), (64, 16), (100, 16)])
+def test_run_with_many_processes_has_fewer_descriptors_in_each(shared, processes, files):
+    run = shared.run(FILLS, limits=Limits(processes=processes))
+    assert run.ending == "ok", run
+    descriptors, buffered = map(int, run.stdout.split())
+    assert descriptors == files
+    assert buffered * min(processes, 64) <= 220 * MIB  # together, in both directions
+
+
 def test_execution_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Execution("ok").ending = "nonzero"

@@ -1,6 +1,7 @@
 """Connections to real MCP servers, programs and over HTTP, and how they fail."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -469,3 +470,98 @@ def test_mcp_client_in_a_forked_process_opens_its_own_connections(command):
         timeout=60,
     )
     assert (ended.stdout, ended.stderr) == ("0 True\n", "")
+
+
+# What a server declares --------------------------------------------------------------------------
+
+DECLARING = """
+import json, sys
+
+pages, schema = int(sys.argv[1]), json.loads(sys.argv[2])
+each, size = int(sys.argv[3]), int(sys.argv[4])
+
+def tools(page):
+    names = ["echo"] if each == 1 else [f"tool{page}x{i}" for i in range(each)]
+    listed = [{"name": name, "description": "x" * size, "inputSchema": {"type": "object"},
+               **({"outputSchema": schema} if schema else {})} for name in names]
+    return {"tools": listed, **({"nextCursor": str(page + 1)} if page + 1 < pages else {})}
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, number = message.get("method"), message.get("id")
+    result = {}
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "s", "version": "1"}}
+    elif method == "tools/list":
+        result = tools(int((message.get("params") or {}).get("cursor") or 0))
+    elif method == "tools/call":
+        result = {"content": [], "structuredContent": {"a": "a" * 40 + "!"}}
+    if number is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}), flush=True)
+"""
+
+
+@pytest.fixture
+def declaring(tmp_path):
+    """The command of a server with so many pages of tools, of so many bytes."""
+    path = tmp_path / "declaring.py"
+    path.write_text(DECLARING)
+
+    def command(*, pages=1, schema=None, each=1, size=0):
+        arguments = [str(pages), json.dumps(schema), str(each), str(size)]
+        return [sys.executable, str(path), *arguments]
+
+    return command
+
+
+def branches(depth):
+    """A schema of 2**depth branches."""
+    inner = {f"d{k}": {"allOf": [{"$ref": f"#/$defs/d{k + 1}"}] * 2} for k in range(depth)}
+    return {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+        "$defs": inner | {f"d{depth}": {"type": "string"}},
+    }
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}},
+        {"type": "object", "patternProperties": {"^(a|a)*$": {"pattern": "^(a|aa)+$"}}},
+        branches(40),
+        {"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}},
+        {"type": "object", "properties": {"a": {"$ref": "https://example.com/schema"}}},
+        {"type": "object", "properties": {"a": {"type": 5}}},
+        {"type": "object", "properties": {"a": {"type": "integer"}}},
+    ],
+    ids=["pattern", "names", "branches", "circle", "address", "invalid", "another type"],
+)
+def test_mcp_client_does_not_validate_results_by_the_schema_of_a_server(declaring, schema):
+    # Validation by the first three would never end, and no time limit would apply.
+    with MCPClient(declaring(schema=schema)) as client:
+        assert client.call_tool("echo") == {"a": "a" * 40 + "!"}
+        [tool] = client.list_tools()
+    assert tool.output_schema == schema
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ({"each": 100_000}, "it has 100000 tools or more; at most 2000 are accepted"),
+        ({"pages": 3, "each": 1000}, "it has 3000 tools or more; at most 2000 are accepted"),
+        ({"each": 5, "size": 2**20}, r"its tools take \d+ bytes or more; at most 4194304"),
+        ({"pages": 5, "size": 2**20}, r"its tools take \d+ bytes or more; at most 4194304"),
+        ({"pages": 101}, "its list of tools has more than 100 pages"),
+    ],
+    ids=["many", "many in pages", "large", "large in pages", "pages"],
+)
+def test_mcp_client_refuses_too_many_or_too_large_tools(declaring, listed, message):
+    with MCPClient(declaring(**listed)) as client, pytest.raises(ServiceError, match=message):
+        client.call_tool("echo")
+
+
+def test_mcp_client_accepts_2000_tools(declaring):
+    with MCPClient(declaring(pages=2, each=1000)) as client:
+        assert len(client.list_tools()) == 2000

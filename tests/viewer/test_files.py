@@ -206,3 +206,41 @@ def test_note_of_viewed_file_names_what_is_missing(tmp_path, viewed):
     (tmp_path / "s.jsonl").write_text(text)
     note = viewed(tmp_path / "s.jsonl").info()["note"]
     assert note == "1 rows of s.jsonl can't be read; the last line of s.jsonl is cut off"
+
+
+ODD = [None, 5, -1.5, True, "text", [], {}, [None, 5, "a", [1], {"a": 1}], {"a": {"b": [1]}}]
+OF_MESSAGE = ["role", "content", "tool_calls", "name", "tool_call_id", "reasoning_content"]
+
+
+@pytest.mark.parametrize("key", OF_MESSAGE)
+def test_viewed_file_reads_and_searches_messages_with_odd_values(write, viewed, key):
+    rows = [row(each, 0.5) for each in range(len(ODD))]
+    rollouts = [
+        {"id": each, "messages": [{"role": "assistant", "content": None, key: value}, 5, None]}
+        for each, value in enumerate(ODD)
+    ]
+    file = viewed(write("s.jsonl", rows), write("r.jsonl", rollouts))
+    places = range(len(ODD))
+    assert [json.loads(each)["id"] for each in file.read(places, brief=True)] == list(places)
+    assert [json.loads(each)["_rollout"]["id"] for each in file.read(places)] == list(places)
+    assert file.search("a")[1] is False
+
+
+def test_viewed_file_reads_and_searches_a_row_of_any_depth(tmp_path, viewed):
+    deep = "[" * 150 + '"needle"' + "]" * 150
+    line = json.dumps(row(1, 0.5))
+    path = tmp_path / "s.jsonl"
+    path.write_text(f'{line}\n{line[:-1]}, "deep": {deep}}}\n')
+    file = viewed(path)
+    assert len(file.read([0, 1])) == 2
+    assert file.search("needle")[0].tolist() == [1]
+
+
+def test_viewed_file_has_a_note_in_place_of_a_row_that_cant_be_shown(write, viewed, monkeypatch):
+    def fail(row):
+        raise RecursionError("nested too deeply")
+
+    file = viewed(write("s.jsonl", [row(1, 0.5)]))
+    monkeypatch.setattr("guerdon.viewer.files._brief", fail)
+    [line] = file.read([0], brief=True)
+    assert json.loads(line)["error"] == "the row can't be shown: nested too deeply"

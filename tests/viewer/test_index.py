@@ -2,13 +2,14 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
 
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.summary import Summary
-from guerdon.viewer import FileIndex, columns, lines
+from guerdon.viewer import FileIndex, columns, kinds, lines
 from guerdon.viewer import index as index_module
 from tests.viewer.conftest import rollout, row
 
@@ -202,6 +203,32 @@ def test_file_index_is_rebuilt_when_an_early_row_is_edited_in_place(write, opene
     assert numbers(index, "score")[:2] == [0.7, 0.5]
 
 
+@pytest.mark.parametrize("changed", [0, 3, 150, 199])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_file_index_is_rebuilt_when_a_file_that_grew_was_scored_again(
+    write, opened, changed, is_open
+):
+    rows = [row(each, 0.5, note="x" * 500) for each in range(200)]
+    index = opened(write("s.jsonl", rows))
+    if not is_open:
+        index.close()
+    rows[changed] = row(changed, 0.9, note="x" * 500)
+    path = write("s.jsonl", [*rows, row(200, 0.5)])  # in place, as guerdon score writes
+    if not is_open:
+        index = opened(path)
+    index.refresh()
+    assert numbers(index, "score") == [each["score"] for each in rows] + [0.5]
+
+
+def test_file_index_compares_both_ends_of_a_large_file_that_grows(write, opened, monkeypatch):
+    monkeypatch.setattr(index_module, "BLOCK_BYTES", 1000)
+    rows = [row(each, 0.5) for each in range(500)]
+    index = opened(write("s.jsonl", rows))
+    write("s.jsonl", [row(0, 0.9), *rows[1:], row(500, 0.5)])
+    index.refresh()
+    assert numbers(index, "score")[0] == 0.9
+
+
 def test_file_index_waits_for_the_rest_of_a_line(write, opened):
     whole = json.dumps(row(2, 0.5)) + "\n"
     path = write("s.jsonl", [row(1, 1.0)])
@@ -247,6 +274,31 @@ def test_file_index_with_a_damaged_cache_is_rebuilt(write, opened):
     index.close()
     (index.folder / "index.json").write_text('{"version": 1, "path"')
     assert numbers(opened(path), "score") == [1.0]
+
+
+@pytest.mark.parametrize("name", ["column-0", "column-1", "places", "index.json"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "longer", "zeros", "a folder"])
+def test_file_index_with_a_damaged_file_is_rebuilt(write, opened, name, damage):
+    index = opened(path := write("s.jsonl", [row(1, 1.0), row(2, 0.5)]))
+    index.close()
+    file = index.folder / name
+    data = file.read_bytes()
+    file.unlink()
+    if damage == "a folder":
+        file.mkdir()
+    elif damage != "missing":
+        kinds = {"empty": b"", "cut": data[:-1], "longer": data + b"x", "zeros": bytes(len(data))}
+        file.write_bytes(kinds[damage])
+    index = opened(path)
+    assert numbers(index, "score") == [1.0, 0.5]
+    assert [each["id"] for each in index.read([0, 1])] == [1, 2]
+
+
+def test_file_index_whose_folder_was_removed_is_rebuilt(write, opened):
+    index = opened(write("s.jsonl", [row(1, 1.0), row(2, 0.5)]))
+    shutil.rmtree(index.folder)
+    assert index.refresh()
+    assert numbers(index, "score") == [1.0, 0.5]
 
 
 # Bad input
@@ -415,6 +467,58 @@ def test_cache_folder_removes_indexes_of_files_that_are_gone(write, tmp_path, mo
     gone.unlink()
     FileIndex(kept).close()
     assert [folder.exists() for folder in folders] == [True, False]
+
+
+def test_cache_folder_keeps_an_index_that_is_open(write, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    path, other = write("s.jsonl", [row(1, 1.0)]), write("other.jsonl", [row(1, 1.0)])
+    with FileIndex(path) as index:
+        away = path.rename(tmp_path / "away.jsonl")
+        FileIndex(other).close()
+        away.rename(path)
+        assert index.read([0])[0]["id"] == 1
+        with path.open("a") as file:
+            file.write(json.dumps(row(2, 0.5)) + "\n")
+        assert index.refresh()
+        assert numbers(index, "score") == [1.0, 0.5]
+
+
+ODD = [None, 5, -1.5, True, "text", [], {}, [None, 5, "a", [1], {"a": 1}], {"a": {"b": [1]}},
+       10**400, 1e308, math.nan, math.inf, [{"step_index": "x", "advantage": 10**400}]]  # fmt: skip
+KEYS = ["id", "group", "score", "is_score_valid", "error", "components", "step_rewards", "steps",
+        "trees", "stopped_by", "reason", "notes", "column"]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_file_index_of_a_row_with_an_odd_value_has_all_rows(write, opened, key):
+    rows = [row(each, 0.5) | {key: value} for each, value in enumerate(ODD)]
+    index = opened(write("s.jsonl", [row("first", 1.0), *rows, row("last", 0.25)]))
+    assert index.rows == len(ODD) + 2
+    scores = numbers(index, "score")
+    assert (scores[0], scores[-1]) == (1.0, 0.25)
+    assert len(index.read(range(index.rows))) == index.rows
+
+
+def test_file_index_leaves_out_only_the_advantages_that_are_no_numbers(write, opened):
+    steps = [{"advantage": each} for each in (10**400, "x", None, 0.5, True, 1.5)]
+    index = opened(
+        write("s.jsonl", [row(1, 1.0, steps=[*steps, 5]), row(2, 1.0, steps=steps[3:4])])
+    )
+    found = [numbers(index, f"advantage.{name}") for name in ("min", "mean", "max")]
+    assert found == [[0.5, 0.5], [1.0, 0.5], [1.5, 0.5]]
+
+
+def test_file_index_keeps_a_row_that_has_no_columns(write, opened, monkeypatch):
+    def batch_of(kind, rows):
+        if any(each.get("id") == 2 for each in rows):
+            raise RecursionError("too deep")
+        return kinds.batch_of(kind, rows)
+
+    monkeypatch.setattr(index_module, "batch_of", batch_of)
+    index = opened(write("s.jsonl", [row(each, 0.5) for each in (1, 2, 3)]))
+    assert numbers(index, "score") == [0.5, None, 0.5]
+    assert labels(index, "status") == ["scored", "unreadable", "scored"]
+    assert (index.unreadable, index.read([1])[0]["id"]) == (1, 2)
 
 
 def test_file_index_has_the_gates_that_stopped_a_row_as_a_category(write, opened):

@@ -169,3 +169,60 @@ def test_rollout_shows_images_of_allowed_types(show, serve):
                 "#view=rollout&row=0")  # fmt: skip
     assert page.locator("main img").count() == 1
     wait_for(page, "document.querySelector('main img').naturalWidth === 1")
+
+
+# Values of another type ---------------------------------------------------------------------------
+
+ODD = [None, 5, "text", True, [], {}, [None, 5, ["a"], {"a": 1}], {"a": {"b": [1]}}, 10**400,
+       [{"step_index": 10**9, "advantage": "x", "return_to_go": {}}, {"step_index": -1}]]  # fmt: skip
+KEYS = ["error", "components", "step_rewards", "reason", "notes", "steps", "trees", "stopped_by"]
+OF_TREE = ["value", "status", "weight", "seconds", "reason", "hook_errors", "details", "children"]
+OF_ROLLOUT = ["messages", "first_turn"]
+OF_MESSAGE = ["role", "content", "tool_calls", "name", "reasoning_content"]
+
+
+def test_page_shows_rows_with_values_of_another_type(show, serve):
+    rows, rollouts = [], []
+    for key in KEYS + OF_TREE + OF_ROLLOUT + OF_MESSAGE:
+        for value in ODD:
+            line, joined = scored("t") | {"id": f"{key}{len(rows)}"}, rollout("t")
+            if key in KEYS:
+                line |= {key: value}
+            elif key in OF_TREE:
+                line["trees"][0] |= {key: value}
+            elif key in OF_ROLLOUT:
+                joined |= {key: value}
+            else:
+                joined["messages"][2] |= {key: value}
+            rows.append(line)
+            rollouts.append(joined | {"id": line["id"]})
+    page = show(serve(rows, rollouts=rollouts))
+    for hash in ("#view=overview", "#view=list", "#view=group"):
+        go(page, hash)
+    for place in range(len(rows)):
+        go(page, f"#view=rollout&row={place}")
+    place = next(at for at, row in enumerate(rows) if row["step_rewards"] == 5)
+    go(page, f"#view=rollout&row={place}")
+    assert "Not all of step_rewards is shown: it has another form." in page.inner_text("g-rollout")
+
+
+def test_page_shows_logs_comparisons_and_arenas_with_values_of_another_type(show, serve):
+    log = [{"kind": "step", "step": 0, "reward": 0.5, "components": {"a": 0.5}}]
+    change = {"what": "a", "from": 1, "to": 2, "who": "me"}
+    for value in ODD:
+        log += [{"kind": "config", "step": 1, "change": value},
+                {"kind": "config", "step": value, "change": change}]  # fmt: skip
+        log += [{"kind": "config", "step": 1, "change": change | {key: value}} for key in change]
+    pair = {"group": "g", "before": scored("t"), "after": scored("t")}
+    diff = [pair | {"id": 0}]
+    for key in ("before", "after"):
+        diff += [pair | {"id": len(diff) + at, key: value} for at, value in enumerate(ODD)]
+    whole = result("world", "grpo")
+    arena = [{"arena": "f", "protocol": {}}, whole]
+    for key in ("curve", "area", "final", "updates", "coverage", "error"):
+        arena += [whole | {key: value} for value in ODD]
+    page = show(serve(log, diff, arena))
+    for hash in ("#file=0", "#file=1", "#file=1&view=list", "#file=2"):
+        go(page, hash)
+    for place in range(len(diff)):
+        go(page, f"#file=1&row={place}")

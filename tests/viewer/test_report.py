@@ -1,11 +1,13 @@
 """write_report: one file with the page and its data, and the bundle of the page's modules."""
 
 import base64
+import errno
 import gzip
 import hashlib
 import json
 import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,6 +111,34 @@ def test_write_report_over_its_size_writes_nothing(write, viewed, page, tmp_path
     with pytest.raises(InvalidArgumentError, match=r"more than 0\.002 MB; --sample N limits"):
         write_report([file], out, max_mb=0.002)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("older", ["the old report", None])
+def test_write_report_on_a_full_disk_keeps_the_older_one(
+    write, viewed, page, tmp_path, monkeypatch, older
+):
+    def full(path, data):
+        with path.open("wb") as file:
+            file.write(data[:100])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "reports" / "report.html"
+    out.parent.mkdir()
+    if older is not None:
+        out.write_text(older)
+    file = viewed(write("s.jsonl", [row(1, 1.0)]))
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(GuerdonError, match="can't write .*: No space left on device"):
+        write_report([file], out)
+    assert [each.read_text() for each in out.parent.iterdir()] == ([older] if older else [])
+
+
+def test_write_report_follows_a_link(write, viewed, page, tmp_path):
+    target, link = tmp_path / "target.html", tmp_path / "link.html"
+    link.symlink_to(target)
+    write_report([viewed(write("s.jsonl", [row(1, 1.0)]))], link)
+    assert link.is_symlink()
+    assert target.read_text().startswith("<!")
 
 
 # The bundle

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import multiprocessing
@@ -25,7 +24,8 @@ from guerdon.arena.model import Floats, Model
 from guerdon.arena.protocol import Protocol
 from guerdon.arena.training import Training, train
 from guerdon.arena.worlds import available_worlds, find_world
-from guerdon.errors import InvalidArgumentError, ScoringError
+from guerdon.errors import InvalidArgumentError
+from guerdon.tracking.log import lock_output
 
 __all__ = ["MethodFailure", "MethodResult", "evaluate_method", "read_results", "run_arena"]
 
@@ -253,10 +253,7 @@ def _in_processes(
 def _results_file(path: Path, protocol: Protocol) -> Iterator[tuple[TextIO, Results]]:
     """Open a file of results for this process alone, with the results that it has."""
     with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ScoringError(f"{path}: another run of the arena writes to this file") from error
+        lock_output(file.fileno(), path)
         file.seek(0)
         text = file.read()
         complete = text[: text.rfind("\n") + 1]

@@ -98,6 +98,9 @@ def serve(
     )
     check_seconds("--grace", grace)
     options.check_token(token)
+    if token is not None:  # what environments start doesn't inherit it
+        os.environ.pop("GUERDON_TOKEN", None)
+        sys.argv[1:] = [each for each in sys.argv[1:] if token not in each]
     _log(log_format, verbose)
     with open_services(services) as mcp:
         if mcp is not None and reward is None:  # else the server checks those of the reward

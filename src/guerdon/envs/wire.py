@@ -45,9 +45,22 @@ ARRAY_TYPES = ["|b1", "|i1", "|u1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<
 # patterns that begin with a byte are found in a quarter of the time of one that has both.
 _MAYBE_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 _MAYBE_NOT_FINITE_32 = re.compile(rb"\xca[\x7f\xff][\x80-\xff]")
-# What a float of JSON may contain that Python reads as infinity.
-_MAYBE_INFINITE = re.compile(r"[eE]\+?\d{3}|\d{309}")
-_MAYBE_INFINITE_BYTES = re.compile(_MAYBE_INFINITE.pattern.encode())
+# What a float of JSON may contain that Python reads as infinity. Two patterns are faster than one.
+_MAYBE_INFINITE = re.compile(rb"[eE]\+?\d\d+(?![^,\]}\s])")
+_MAYBE_INFINITE_DIGITS = re.compile(rb"\d{300}")
+# The most lists, objects and keys of a message, and the most values: what is larger takes seconds
+# to decode, during which a server answers nobody. An array of MessagePack is one value.
+MAX_LISTS, MAX_VALUES = 2**17, 2**19
+_STRING = re.compile(rb'"[^"]*"?')
+# How many bytes a value of MessagePack takes by its first byte, and that of those that have a
+# length: how many bytes it has, and how many there are beside it and the content.
+_SIZES = [1] * 160 + [*range(1, 33)] + [1] * 32 + [1] * 32
+_SIZES[0xCA:0xD4] = 5, 9, 2, 3, 5, 9, 2, 3, 5, 9
+_SIZES[0xD4:0xE0] = 3, 4, 6, 10, 18, 0, 0, 0, 3, 5, 3, 5
+_LENGTHS = {0xC4: (1, 1), 0xC5: (2, 1), 0xC6: (4, 1), 0xC7: (1, 2), 0xC8: (2, 2), 0xC9: (4, 2)}
+_LENGTHS |= {0xD9: (1, 1), 0xDA: (2, 1), 0xDB: (4, 1)}
+_HAS_LENGTH = frozenset(_LENGTHS)
+_IS_LIST = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
 # The most floats that an error names, and the most characters of the path of each.
 MAX_NAMED, MAX_PATH = 5, 200
 # The deepest nesting of a call or an answer in JSON: less than what is read, as a frame nests it.
@@ -99,13 +112,53 @@ def read_json(text: str | bytes) -> Any:
     """Return the content of JSON that another process has sent.
 
     Raises:
-        ValueError: It is not JSON, is nested too deeply, or a float is not finite.
+        ValueError: It is not JSON, is nested too deeply or has too many values, or a float is not
+            finite.
     """
-    content = from_json(text, allow_inf_nan=False)
-    pattern: Any = _MAYBE_INFINITE if isinstance(text, str) else _MAYBE_INFINITE_BYTES
-    if pattern.search(text):
+    data = text.encode() if isinstance(text, str) else text
+    if len(data) > MAX_VALUES and _is_large(data):
+        # Without its strings, which may contain what looks like values.
+        plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+        if _is_large(_STRING.sub(b"", plain, MAX_LISTS)):
+            raise _too_large()
+    content = from_json(data, allow_inf_nan=False)
+    if _MAYBE_INFINITE.search(data) or _MAYBE_INFINITE_DIGITS.search(data):
         check_finite(content)
     return content
+
+
+def _is_large(data: bytes) -> bool:
+    lists = data.count(b"[") + data.count(b"{") + data.count(b":")
+    return lists > MAX_LISTS or data.count(b",") > MAX_VALUES
+
+
+def _too_large() -> ValueError:
+    return ValueError(
+        f"it has too many values; at most {MAX_VALUES:,} are accepted, {MAX_LISTS:,} of them "
+        "lists, objects and their keys"
+    )
+
+
+def _check_msgpack(frame: bytes) -> None:
+    """Check how many values a frame has, without making them.
+
+    Raises:
+        ValueError: They are too many.
+    """
+    position = lists = values = 0
+    size = len(frame)
+    while position < size:
+        head = frame[position]
+        if head in _HAS_LENGTH:
+            width, beside = _LENGTHS[head]
+            content = position + 1
+            position += width + beside + int.from_bytes(frame[content : content + width], "big")
+        else:
+            lists += head in _IS_LIST
+            position += _SIZES[head]
+        values += 1
+        if lists > MAX_LISTS or values > MAX_VALUES:
+            raise _too_large()
 
 
 def array_as_list(value: Any) -> Any:
@@ -219,7 +272,8 @@ class JsonCodec:
             is_trusted: Whether floats that are not finite need not be looked for.
 
         Raises:
-            ValueError: It is not JSON, is nested too deeply, or a float is not finite.
+            ValueError: It is not JSON, is nested too deeply or has too many values, or a float is
+                not finite.
         """
         return from_json(frame, allow_inf_nan=False) if is_trusted else read_json(frame)
 
@@ -300,11 +354,13 @@ class MsgpackCodec:
             is_trusted: Whether floats that are not finite need not be looked for.
 
         Raises:
-            ValueError: It is not MessagePack, is nested too deeply, has an invalid array, or a
-                float outside of arrays is not finite.
+            ValueError: It is not MessagePack, is nested too deeply, has too many values or an
+                invalid array, or a float outside of arrays is not finite.
         """
         if isinstance(frame, str):
             raise ValueError("it is text, not binary")
+        if not is_trusted and len(frame) > MAX_VALUES:
+            _check_msgpack(frame)
         try:
             content = self._decode(frame)
             if not is_trusted and (

@@ -15,7 +15,13 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import mcp
-from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, TextContent
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    REQUEST_TIMEOUT,
+    CallToolResult,
+    TextContent,
+)
 from pydantic_core import from_json, to_json
 
 from guerdon._background import close_at_exit
@@ -27,7 +33,7 @@ from guerdon.errors import (
     ServiceUnavailableError,
 )
 from guerdon.services.config import McpService, SdkService, ServiceTool
-from guerdon.services.mcp_transport import HTTP_STATUS, StderrTail, open_session
+from guerdon.services.mcp_transport import HTTP_STATUS, StderrTail, open_session, tools_problem
 
 T = TypeVar("T")
 
@@ -278,15 +284,24 @@ class Connection:
 
 
 async def _tools(client: mcp.Client) -> dict[str, Any]:
-    """The tools; the SDK keeps their schemas, and so doesn't list them at each call."""
-    found, cursor = {}, None
+    """The tools.
+
+    Raises:
+        mcp.MCPError: They are too many, or too large.
+    """
+    tools, size, cursor = [], 0, None
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor, cache_mode="refresh")
-        found.update({tool.name: tool for tool in page.tools})
+        tools += page.tools
+        size += len(to_json(page.tools))
         cursor = page.next_cursor
+        problem = tools_problem(len(tools), size)
+        if problem is not None:
+            raise mcp.MCPError(INTERNAL_ERROR, problem)
         if cursor is None:
-            break
-    return found
+            return {tool.name: tool for tool in tools}
+    message = f"its list of tools has more than {MAX_PAGES} pages"
+    raise mcp.MCPError(INTERNAL_ERROR, message)
 
 
 class ToolService:
@@ -462,7 +477,7 @@ class ToolService:
             name = self._known(wanted, connection)
         if name is not None:
             return name
-        known = ", ".join(sorted(connection.tools)) or "none"
+        known = ", ".join(sorted(connection.tools))[:SHOWN] or "none"
         if wanted is not None:
             problem = f"has no tool {wanted!r}; its tools are {known}"
         elif connection.tools:

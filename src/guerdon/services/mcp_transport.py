@@ -16,7 +16,9 @@ import httpx2
 import mcp
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
+from pydantic_core import to_json
 
 from guerdon._http import ACCEPTED, MAX_ANSWER, hide_query, read_answer
 from guerdon.services.config import McpService, SdkService, read_secret
@@ -31,6 +33,8 @@ GRACE_S = 5.0
 HTTP_STATUS = "http_status"
 # Bytes of a program's stderr that are kept.
 STDERR_KEPT = 4096
+# The most tools of a server, and the most bytes of their definitions as JSON.
+MAX_TOOLS, MAX_TOOLS_BYTES = 2000, 4 * 2**20
 
 Session: TypeAlias = AbstractAsyncContextManager[mcp.Client]
 
@@ -85,7 +89,7 @@ def open_session(service: str, config: McpService | SdkService, stderr: StderrTa
     if isinstance(config, SdkService):
         server = config.server
         is_program = isinstance(server, mcp.StdioServerParameters)
-        return _started(server, stderr) if is_program else mcp.Client(server)
+        return _started(server, stderr) if is_program else _client(server)
     if config.command is None:
         return _over_http(service, config)
     program, *arguments = config.command
@@ -100,7 +104,7 @@ async def _started(
     parameters: mcp.StdioServerParameters, stderr: StderrTail
 ) -> AsyncIterator[mcp.Client]:
     with stderr:
-        async with mcp.Client(stdio_client(parameters, errlog=stderr.file)) as client:
+        async with _client(_bounded(stdio_client(parameters, errlog=stderr.file))) as client:
             yield client
 
 
@@ -114,8 +118,76 @@ async def _over_http(service: str, config: McpService) -> AsyncIterator[mcp.Clie
         transport = streamable_http_client(
             config.endpoint, http_client=http, max_sse_event_size=MAX_ANSWER
         )
-        async with mcp.Client(transport) as client:
+        async with _client(_bounded(transport)) as client:
             yield client
+
+
+@asynccontextmanager
+async def _client(server: Any) -> AsyncIterator[mcp.Client]:
+    """A client that doesn't validate what tools return.
+
+    The SDK validates it in the event loop by the schema that the server declares. No time limit
+    ends that, and a pattern such as ``^(a+)+$`` stops every thread.
+    """
+
+    async def accept(name: str, result: Any) -> None:
+        pass
+
+    async with mcp.Client(server) as client:
+        client.session.validate_tool_result = accept  # type: ignore[method-assign]
+        yield client
+
+
+@asynccontextmanager
+async def _bounded(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
+    async with transport as (read, write):
+        yield BoundedMessages(read), write
+
+
+class BoundedMessages:
+    """The messages of a server, in which a list of too many or too large tools is an error.
+
+    Args:
+        stream: The messages.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await self._stream.__anext__()
+        message = getattr(item, "message", None)
+        if not isinstance(message, JSONRPCResponse):
+            return item
+        tools = message.result.get("tools")
+        if not isinstance(tools, list):
+            return item
+        problem = tools_problem(len(tools), len(to_json(tools)))
+        if problem is None:
+            return item
+        error = ErrorData(code=INTERNAL_ERROR, message=problem)
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
+
+
+def tools_problem(count: int, size: int) -> str | None:
+    """Return why a list of tools isn't accepted; None if it is."""
+    if count > MAX_TOOLS:
+        return f"it has {count} tools or more; at most {MAX_TOOLS} are accepted"
+    if size > MAX_TOOLS_BYTES:
+        return f"its tools take {size} bytes or more; at most {MAX_TOOLS_BYTES} are accepted"
+    return None
 
 
 def _secret(service: str, name: str, *, in_header: bool = True) -> str:

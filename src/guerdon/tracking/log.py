@@ -17,7 +17,7 @@ from typing import Any
 
 from guerdon._logging import step_logger
 from guerdon._validation import shown
-from guerdon.errors import InvalidArgumentError, TrackerError
+from guerdon.errors import InvalidArgumentError, ScoringError, TrackerError
 from guerdon.tracking.records import line_of
 
 __all__ = ["TrackedRun"]
@@ -525,6 +525,39 @@ def try_lock(file: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def lock_output(descriptor: int, path: str | os.PathLike[str]) -> None:
+    """Lock an open file that this process alone is to write, until it is closed.
+
+    Raises:
+        ScoringError: Another process or run writes to it, or it was replaced meanwhile.
+    """
+    try:
+        taken = _lock(descriptor, wait=False)
+    except OSError:  # a file system without locks
+        return
+    if not taken:
+        raise ScoringError(
+            f"{path}: {_owner_of(descriptor)} is writing to this file; wait until it has ended, "
+            "or write to another file"
+        )
+    if not os.path.exists(path) or not os.path.samestat(os.stat(path), os.fstat(descriptor)):
+        raise ScoringError(f"{path} was replaced by another process; try again")
+
+
+def _owner_of(descriptor: int) -> str:
+    """The process that has locked a file, and since when it runs, as far as Linux says so."""
+    try:
+        inode = f":{os.fstat(descriptor).st_ino}"
+        locks = map(str.split, Path("/proc/locks").read_text().splitlines())
+        pid = next(each[4] for each in locks if each[1] == "FLOCK" and each[5].endswith(inode))
+        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        since = time.time() - uptime + int(ticks) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, StopIteration):
+        return "another process"
+    return f"process {pid}, which runs since {time.strftime('%F %T', time.localtime(since))},"
 
 
 @contextmanager

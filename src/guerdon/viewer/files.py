@@ -194,13 +194,22 @@ class ViewedFile:
             raise InvalidArgumentError(f"`at` must have at most {MAX_ROWS} rows, got {len(rows)}")
         lines, size = [], 0
         for row in rows:
-            joined = self.joined_row(row)
-            line = encode_row(_brief(joined) if brief else joined)
+            line = self._line(row, brief=brief)
             if size + len(line) > MAX_BYTES:
-                line = encode_row({"_too_large": len(line), "id": joined.get("id")})
+                [found] = self.index.read([row])
+                line = encode_row({"_too_large": len(line), "id": found.get("id")})
             size += len(line)
             lines.append(line)
         return lines
+
+    def _line(self, row: int, *, brief: bool) -> bytes:
+        try:
+            joined = self.joined_row(row)
+            return encode_row(_brief(joined) if brief else joined)
+        except InvalidArgumentError:
+            raise
+        except Exception as error:  # of a value of another type, or nested too deeply
+            return encode_row({"id": None, "error": f"the row can't be shown: {error}"})
 
     def joined_row(self, row: int) -> Row:
         """A row with its rollout, or None, as ``_rollout``."""
@@ -288,8 +297,9 @@ def _brief(row: Row) -> Row:
 
 def _calls_of(message: Row) -> str:
     """The calls of a message, as the page itself shows them."""
-    calls = message.get("tool_calls")
-    functions = [call.get("function") for call in calls or () if isinstance(call, dict)]
+    calls: Any = message.get("tool_calls")
+    calls = calls if isinstance(calls, list) else ()
+    functions = [call.get("function") for call in calls if isinstance(call, dict)]
     named = [each for each in functions if isinstance(each, dict)]
     return "; ".join(f"{each.get('name')}({_inner(each.get('arguments'))})" for each in named)
 

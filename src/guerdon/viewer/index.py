@@ -22,6 +22,7 @@ import numpy as np
 from guerdon._logging import plain
 from guerdon.errors import InvalidArgumentError
 from guerdon.rollouts.scoring.reading import BOM
+from guerdon.rubrics.failure import describe_failure
 from guerdon.tracking.log import try_lock
 from guerdon.viewer.columns import Array, ColumnStore
 from guerdon.viewer.kinds import (
@@ -41,14 +42,16 @@ __all__ = ["FileIndex"]
 # be reused while it is in the processor's cache.
 CHUNK = 128
 CHUNK_BYTES = 2**20
-# Bytes before the end of what is indexed that must be unchanged for the index to be extended.
-TAIL = 4096
+# The file is compared with what was indexed in blocks of so many bytes: when it is opened all of
+# them, later so many at its beginning and at its end.
+BLOCK_BYTES = 16 * 2**20
+COMPARED = 4
 # Unreadable lines before the first row, from which the kind of the file follows.
 MAX_BAD = 100
 # Bytes of an unreadable row that are shown.
 MAX_SHOWN = 2000
 # Another version makes older indexes useless.
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(slots=True)
@@ -61,8 +64,8 @@ class _State:
         is_cut: Whether the last line is cut off, or still being written.
         end: The bytes that are indexed.
         line: The number of the last line of these.
-        tail: The checksum of the last of them.
         seen: Inode, size and time of change of the file.
+        sums: The checksums of the blocks of that size.
     """
 
     kind: str = ""
@@ -70,8 +73,8 @@ class _State:
     is_cut: bool = False
     end: int = 0
     line: int = 0
-    tail: int = 0
     seen: tuple[int, ...] = ()
+    sums: tuple[int, ...] = ()
 
 
 class FileIndex:
@@ -106,6 +109,7 @@ class FileIndex:
         self.path = Path(path).absolute()
         self.lock = threading.RLock()
         self._closing = contextlib.ExitStack()
+        self._is_compared = False
         try:
             self.folder = self._lock_folder(cache or cache_folder())
             self._state, self.store = self._load()
@@ -212,15 +216,20 @@ class FileIndex:
             with self.opened() as file:
                 stat = os.fstat(file.fileno())
                 seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-                if seen == self._state.seen:
+                is_stored = (self.folder / "places").exists()
+                if is_stored and seen == self._state.seen:
                     return False
                 (self.folder / "index.json").unlink(missing_ok=True)
-                if not self._is_extended(file, seen):
+                if not is_stored or not self._is_extended(file, seen):
                     self._begin()
+                # Before the rows are read: what changes meanwhile is noticed the next time.
+                state = self._state
+                same = state.sums[: state.seen[1] // BLOCK_BYTES] if state.seen else ()
+                blocks = range(len(same), -(-seen[1] // BLOCK_BYTES))
+                state.sums = (*same, *(_checksum(file, block, seen[1]) for block in blocks))
                 with _without_collection():
                     self._index(file)
-                self._state.tail = _tail(file, self._state.end)
-            self._state.seen = seen
+            state.seen, self._is_compared = seen, True
             self._save()
             return True
 
@@ -241,9 +250,13 @@ class FileIndex:
         state = self._state
         if not state.seen or seen[0] != state.seen[0] or seen[1] <= state.seen[1]:
             return False  # it has been replaced, or was changed without growing
-        return _tail(file, state.end) == state.tail
+        blocks: Sequence[int] = range(len(state.sums))
+        if self._is_compared and len(blocks) > 2 * COMPARED:
+            blocks = [*blocks[:COMPARED], *blocks[-COMPARED:]]
+        return all(_checksum(file, block, state.seen[1]) == state.sums[block] for block in blocks)
 
     def _begin(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._state, self.store = _State(), ColumnStore(self.folder)
         for file in self.folder.glob("column-*"):
             file.unlink()
@@ -291,7 +304,11 @@ class FileIndex:
         problems: dict[int, tuple[str, Any]],
         places: list[tuple[int, int]],
     ) -> None:
-        batch = batch_of(self.kind, rows)
+        try:
+            batch = batch_of(self.kind, rows)
+        except Exception:
+            self._leave_out_odd(rows, problems)
+            batch = batch_of(self.kind, rows)
         for place, (problem, id) in problems.items():
             known = {"id": text_of(id), "error": problem}
             for name, texts in batch.texts.items():
@@ -302,6 +319,17 @@ class FileIndex:
         with open(self.folder / "places", "ab") as file:
             file.write(np.array(places, "<i8").tobytes())
         self.store.append(batch)
+
+    def _leave_out_odd(self, rows: list[Row], problems: dict[int, tuple[str, Any]]) -> None:
+        """Empty the rows that have no columns, as their values are of other types or too deep."""
+        for place, row in enumerate(rows):
+            try:
+                batch_of(self.kind, [row])
+            except Exception as error:
+                id = row.get("id")
+                known = id if isinstance(id, str | int) else None
+                problems[place] = f"the row has no columns: {describe_failure(error)}", known
+                rows[place] = {}
 
     def _find_kind(self, file: IO[bytes]) -> str:
         """The kind of the first row that can be read."""
@@ -339,9 +367,11 @@ class FileIndex:
         """What an earlier process indexed; empty if there is nothing."""
         try:
             data = json.loads((self.folder / "index.json").read_bytes())
-            if data["version"] == VERSION and data["path"] == str(self.path):
-                state = _State(**{**data["state"], "seen": tuple(data["state"]["seen"])})
-                return state, ColumnStore(self.folder, data["store"])
+            store = ColumnStore(self.folder, data["store"])
+            is_ours = data["version"] == VERSION and data["path"] == str(self.path)
+            if is_ours and data["checksum"] == self._stored(store):
+                lists = {name: tuple(data["state"][name]) for name in ("seen", "sums")}
+                return _State(**{**data["state"], **lists}), store
         except (OSError, ValueError, KeyError, TypeError):
             pass  # there is none, or it is damaged
         return _State(), ColumnStore(self.folder)
@@ -352,10 +382,20 @@ class FileIndex:
             "path": str(self.path),
             "state": asdict(self._state),
             "store": self.store.state(),
+            "checksum": self._stored(self.store),
         }
         draft = self.folder / "index.draft"
         draft.write_text(json.dumps(data), encoding="ascii")
         draft.replace(self.folder / "index.json")
+
+    def _stored(self, store: ColumnStore) -> int:
+        """The checksum of the files of an index."""
+        checksum = 0
+        for path in (self.folder / "places", *(column.file for column in store)):
+            with path.open("rb") as file:
+                while data := file.read(CHUNK_BYTES):
+                    checksum = zlib.crc32(data, checksum)
+        return checksum
 
 
 @contextlib.contextmanager
@@ -377,7 +417,10 @@ def cache_folder() -> Path:
     for path in folder.glob("*/path"):
         with contextlib.suppress(OSError):
             if not os.path.exists(path.read_bytes()):
-                shutil.rmtree(path.parent)
+                lock = try_lock(path.parent / "lock")
+                if lock is not None:  # else a view has it open
+                    shutil.rmtree(path.parent)
+                    os.close(lock)
     return folder
 
 
@@ -391,8 +434,8 @@ def _row_of(data: bytes, length: int) -> Row:
     return row
 
 
-def _tail(file: IO[bytes], end: int) -> int:
-    """The checksum of the bytes before an offset."""
-    start = max(0, end - TAIL)
+def _checksum(file: IO[bytes], block: int, end: int) -> int:
+    """The checksum of a block of a file, up to an offset."""
+    start = block * BLOCK_BYTES
     file.seek(start)
-    return zlib.crc32(file.read(end - start))
+    return zlib.crc32(file.read(min(BLOCK_BYTES, end - start)))

@@ -166,20 +166,17 @@ def _gates(row: Row) -> str | None:
 
 def _add_advantages(batch: Batch, rows: Sequence[Row]) -> None:
     """Add the least, the mean and the greatest of the advantages of each row's steps."""
-    found: list[list[float]] = []
-    for row in rows:
-        steps = _list(row, "steps")
-        try:
-            found.append([value for step in steps if (value := step.get("advantage")) is not None])
-        except AttributeError:  # a step that isn't an object
-            found.append([])
-    try:
-        means = [sum(each) / len(each) if each else nan for each in found]
-        batch.numbers["advantage.min"] = [min(each, default=nan) for each in found]
-        batch.numbers["advantage.mean"] = means
-        batch.numbers["advantage.max"] = [max(each, default=nan) for each in found]
-    except TypeError:  # an advantage that isn't a number: those of these rows aren't shown
-        return
+    found = [
+        [
+            value
+            for step in _list(row, "steps")
+            if type(step) is dict and (value := as_score(step.get("advantage"))) is not None
+        ]
+        for row in rows
+    ]
+    batch.numbers["advantage.min"] = [min(each, default=nan) for each in found]
+    batch.numbers["advantage.mean"] = [sum(each) / len(each) if each else nan for each in found]
+    batch.numbers["advantage.max"] = [max(each, default=nan) for each in found]
 
 
 def _add_columns(batch: Batch, rows: Sequence[Row], known: frozenset[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import io
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -60,9 +61,17 @@ def write_report(
     document = bundled_page(PAGES, data).encode()
     if len(document) > max_mb * MB:
         raise _too_large(max_mb * MB)
+    # Beside it, so that an older report stays until this one is complete.
+    target = out.resolve()
+    draft = target.with_name(f".{target.name[:200]}.{os.getpid()}")
     try:
-        out.write_bytes(document)
+        if target.exists() and not target.is_file():  # a device, or a pipe
+            target.write_bytes(document)
+        else:
+            draft.write_bytes(document)
+            draft.replace(target)
     except OSError as error:
+        draft.unlink(missing_ok=True)
         raise GuerdonError(f"can't write {out}: {error.strerror}") from error
     return len(document)
 

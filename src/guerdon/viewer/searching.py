@@ -26,17 +26,16 @@ def contains(value: Any, text: str) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            if name not in SKIPPED:
-                yield from _texts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
-    elif type(value) is int:  # an id or a group
-        yield str(value)
+    waiting = [value]  # of any depth
+    for value in waiting:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting += [each for name, each in value.items() if name not in SKIPPED]
+        elif isinstance(value, list):
+            waiting += value
+        elif type(value) is int:  # an id or a group
+            yield str(value)
 
 
 def rows_with(index: FileIndex, text: str, deadline: float) -> tuple[Array, bool]:

@@ -394,6 +394,7 @@ def test_batch_connection_has_a_limit_on_sessions_that_wait_for_a_place(
         ("hello", "INVALID_JSON", "not a frame of guerdon.batch.v1"),
         (b"\x90", "INVALID_JSON", "not a frame of guerdon.batch.v1"),
         ('[[1,"reset"],[2,"reset",{"x":1e999}]]', "INVALID_JSON", "inf at [1][2].x"),
+        ("[" + "[]," * 200_000 + "1]", "INVALID_JSON", "it has too many values"),
         ("5", "VALIDATION_ERROR", "a list of at most 8 calls"),
         (json.dumps([[1, "reset"]] * 9), "VALIDATION_ERROR", "a list of at most 8 calls"),
         ('[[1,"reset"],[1,"state"]]', "VALIDATION_ERROR", "session 1 is in a call"),

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from guerdon.errors import (
 )
 from guerdon.rollouts import RLDataAligner, ScoringJob, apply_credit
 from guerdon.rollouts.crediting import CreditSettings
+from guerdon.rollouts.scoring.result_rows import RowWriter
 from guerdon.types import EvaluateResult, Rollout, StepOutput
 
 # Two workers are processes, each of which imports guerdon.
@@ -1172,3 +1174,33 @@ def test_scoring_job_observed_ranges_require_one_uninterrupted_process(
     assert out.read_bytes() == before
     report, _ = run(rollouts, reward=pipeline("Unknown", normalize=False), workers=2)
     assert report.scored == 4
+
+
+# One writer --------------------------------------------------------------------------------------
+
+
+def test_scoring_job_refuses_a_file_that_another_run_writes(tmp_path):
+    rollouts, out = tmp_path / "rollouts.jsonl", tmp_path / "scored.jsonl"
+    rollouts.write_text(json.dumps({"id": 1, "messages": [{"role": "assistant", "content": "x"}]}))
+    job = ScoringJob(str(rollouts), "guerdon:LengthBounds", out=str(out))
+    job.run()
+    before = out.read_bytes()
+    with RowWriter(str(out)):  # as that of a run that has written nothing yet
+        for resume in (False, True):
+            with pytest.raises(ScoringError, match=r"process \d+, .* is writing to this file"):
+                replace(job, resume=resume).run()
+    assert out.read_bytes() == before
+    assert replace(job, resume=True).run().resumed == 1
+
+
+@pytest.mark.edge
+def test_scoring_job_in_processes_makes_no_semaphores(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a semaphore with a name stays if all processes are killed")
+
+    monkeypatch.setattr("multiprocessing.synchronize.SemLock.__init__", refuse)
+    rollouts = tmp_path / "rollouts.jsonl"
+    lines = [{"id": each, "messages": [{"role": "assistant", "content": "x"}]} for each in range(9)]
+    rollouts.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    job = ScoringJob(str(rollouts), "guerdon:LengthBounds", workers=2)
+    assert job.run().scored == 9

@@ -1,6 +1,7 @@
 """RowWriter and read_finished: whole lines, and a run that can go on."""
 
 import json
+import os
 
 import pytest
 
@@ -55,6 +56,18 @@ def test_row_writer_keeps_the_given_number_of_bytes(path):
     path.write_bytes(b"a\nb\nhalf a li")
     with RowWriter(str(path), keep=4) as writer:
         writer.write(b"c\n")
+    assert path.read_bytes() == b"a\nb\nc\n"
+
+
+def test_row_writer_refuses_a_file_that_another_one_writes(path):
+    with RowWriter(str(path)) as first:
+        first.write(b"a\n")
+        with pytest.raises(ScoringError, match=rf"process {os.getpid()}, .* is writing to this"):
+            RowWriter(str(path))
+        first.write(b"b\n")
+    assert path.read_bytes() == b"a\nb\n"
+    with RowWriter(str(path), keep=4) as second:
+        second.write(b"c\n")
     assert path.read_bytes() == b"a\nb\nc\n"
 
 

@@ -54,6 +54,9 @@ class ClientMessage(BaseModel):
     data: Any = None
 
 
+_TYPES = get_args(ClientMessage.model_fields["type"].annotation)
+
+
 def parse_message(text: str | bytes, max_config_bytes: int = 2**20) -> ClientMessage:
     """Parse a message of a session.
 
@@ -71,16 +74,17 @@ def parse_message(text: str | bytes, max_config_bytes: int = 2**20) -> ClientMes
     if isinstance(text, bytes):
         raise ProtocolError(ErrorCode.INVALID_JSON, "a message is a text frame, not a binary one")
     try:
-        message = ClientMessage.model_validate(read_json(text))
-    except ValidationError as error:
-        for each in error.errors():
-            if each["loc"] == ("type",):
-                types = ", ".join(get_args(ClientMessage.model_fields["type"].annotation))
-                reason = f"`type` must be one of {types}, got {shown(each['input'])}"
-                raise ProtocolError(ErrorCode.UNKNOWN_TYPE, reason) from None
-        raise validation_error("the message", error) from None
+        content = read_json(text)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(ErrorCode.INVALID_JSON, f"the message is not JSON: {error}") from None
+    kind = content.get("type") if isinstance(content, dict) else _TYPES[0]
+    if kind not in _TYPES:
+        reason = f"`type` must be one of {', '.join(_TYPES)}, got {shown(kind)}"
+        raise ProtocolError(ErrorCode.UNKNOWN_TYPE, reason)
+    try:
+        message = ClientMessage.model_validate(content)
+    except ValidationError as error:
+        raise validation_error("the message", error) from None
     if message.type == "config" and len(text) > max_config_bytes:
         raise ProtocolError(
             ErrorCode.VALIDATION_ERROR,

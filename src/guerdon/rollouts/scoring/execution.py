@@ -17,9 +17,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from time import perf_counter
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeAlias
@@ -254,30 +255,53 @@ class InProcesses(Engine):
         workers: The number of processes.
 
     Raises:
-        ScoringError: On leaving: a process died.
+        ScoringError: From a chunk: its process died.
     """
 
     def __init__(self, open_score: OpenScore, *, workers: int) -> None:
         self.ahead = 2 * workers + 1
-        self._others = set(multiprocessing.active_children())
-        self._pool = ProcessPoolExecutor(
-            workers, multiprocessing.get_context("spawn"), _start_worker, (open_score, workers)
-        )
+        self._arguments = open_score, workers
+        # Each thread has a process, and a pipe to it: the queues of a pool of processes have named
+        # semaphores, which stay if all processes are killed.
+        self._threads = ThreadPoolExecutor(workers, "guerdon-score")
+        self._own = threading.local()
+        self._workers: list[tuple[BaseProcess, Connection]] = []
 
     def __exit__(
         self, kind: object, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:  # also a closed generator: no chunk is waited for
-            for process in set(multiprocessing.active_children()) - self._others:
+            for process, _ in self._workers:
                 process.terminate()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        if isinstance(error, BrokenProcessPool):
-            raise ScoringError(DIED) from None
+        self._threads.shutdown(cancel_futures=True)
+        for process, pipe in self._workers:
+            pipe.close()  # which ends it
+            process.join()
 
     def submit(self, chunk: Batches) -> Future[ScoredChunk]:
         """Start to score a chunk in the next process that is free."""
-        with _blocked_interrupts():  # submitting may start a process, which inherits this
-            return self._pool.submit(score_in_worker, chunk)
+        return self._threads.submit(self._score, chunk)
+
+    def _score(self, chunk: Batches) -> ScoredChunk:
+        if not hasattr(self._own, "pipe"):
+            self._own.pipe = self._start()
+        try:
+            self._own.pipe.send(chunk)
+            result: ScoredChunk | BaseException = self._own.pipe.recv()
+        except (EOFError, OSError):
+            raise ScoringError(DIED) from None
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _start(self) -> Connection:
+        context = multiprocessing.get_context("spawn")
+        pipe, its_pipe = context.Pipe()
+        process = context.Process(target=_work, args=(its_pipe, *self._arguments))
+        with _blocked_interrupts(), its_pipe:  # the process inherits this
+            process.start()
+        self._workers.append((process, pipe))
+        return pipe
 
 
 def score_in_order(
@@ -365,10 +389,18 @@ def _blocked_interrupts() -> Iterator[None]:
 _score: Callable[[Batches], ScoredChunk] | GuerdonError
 
 
-def _start_worker(open_score: OpenScore, workers: int) -> None:
+def _work(pipe: Connection, open_score: OpenScore, workers: int) -> None:
+    """Score the chunks that the parent sends, until it closes the pipe."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles ctrl-C
     open_worker(open_score, workers)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            chunk = pipe.recv()
+            try:
+                pipe.send(score_in_worker(chunk))
+            except Exception as error:
+                pipe.send(error)
 
 
 def open_worker(open_score: OpenScore, workers: int) -> None:

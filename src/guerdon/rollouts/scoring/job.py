@@ -185,12 +185,14 @@ class ScoringJob:
             batches = reading.read_batches(
                 file, self.rollouts, format=self.format, together=pipeline.takes_groups
             )
-            kept, out = 0, self.out
-            if out is not None and out.endswith(parquet.SUFFIX):
-                out = parquet.partial_file(out, resume=self.resume)
+            out, is_parquet = self.out, str(self.out).endswith(parquet.SUFFIX)
+            if is_parquet:
+                out = parquet.partial_file(str(out))
+            writer = stack.enter_context(RowWriter(out))
             if self.resume:
-                batches, kept = self._skip_finished(batches, str(out), pipeline, report)
-            writer = stack.enter_context(RowWriter(out, keep=kept))
+                if is_parquet:
+                    parquet.restore(str(out), str(self.out))
+                batches, writer.keep = self._skip_finished(batches, str(out), pipeline, report)
             if self.out == "-":  # what a reward prints must not get between the rows
                 stack.enter_context(contextlib.redirect_stdout(sys.stderr))
             interrupts = stack.enter_context(Interrupts())

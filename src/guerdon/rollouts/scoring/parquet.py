@@ -115,20 +115,18 @@ def _value(name: str, value: Any) -> Any:
 # Files of result rows ----------------------------------------------------------------------------
 
 
-def partial_file(path: str, *, resume: bool) -> str:
-    """The JSONL file for the rows of a Parquet file that isn't finished.
-
-    Args:
-        path: The Parquet file.
-        resume: Whether to continue after its rows.
-    """
+def partial_file(path: str) -> str:
+    """The JSONL file for the rows of a Parquet file that isn't finished."""
     import_arrow()  # raises before anything is scored
-    partial = f"{path}.partial"
-    if resume and not os.path.exists(partial) and os.path.exists(path):
+    return f"{path}.partial"
+
+
+def restore(partial: str, path: str) -> None:
+    """Write the rows of a finished Parquet file into its JSONL file, unless that has rows."""
+    if not os.path.getsize(partial) and os.path.exists(path):
         with open(path, "rb") as file, open(partial, "wb") as lines:
             for _, line in read_parquet(file):
                 lines.write(_encoded(json.loads(line)))
-    return partial
 
 
 def _encoded(stored: dict[str, Any]) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any, Self, TypedDict, cast
 
 from guerdon.errors import RolloutError, ScoringError
 from guerdon.rollouts.json_forms import as_text
+from guerdon.tracking.log import lock_output
 
 __all__ = ["ResultRow"]
 
@@ -140,13 +141,16 @@ class RowWriter:
         path: The file; None writes nothing.
         keep: How many bytes of an existing file are kept. It is truncated with the first line.
 
+    Attributes:
+        keep: The same until then; None afterwards, or if it isn't a regular file.
+
     Raises:
-        ScoringError: The file can't be written.
+        ScoringError: The file can't be written, or another process is writing to it.
     """
 
     def __init__(self, path: str | None, *, keep: int = 0) -> None:
         self.path = path
-        self._cut: int | None = None
+        self.keep: int | None = None
         self._descriptor: int | None = None
         if path == "-":
             sys.stdout.flush()
@@ -156,7 +160,13 @@ class RowWriter:
                 self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
             except OSError as error:
                 raise ScoringError(f"can't write {path}: {error.strerror}") from error
-            self._cut = keep if os.path.isfile(path) else None
+            if os.path.isfile(path):
+                self.keep = keep
+                try:
+                    lock_output(self._descriptor, path)
+                except BaseException:
+                    self.__exit__()
+                    raise
 
     def __enter__(self) -> Self:
         return self
@@ -176,10 +186,10 @@ class RowWriter:
             return
         left = memoryview(lines)
         try:
-            if self._cut is not None:
-                os.ftruncate(self._descriptor, self._cut)
+            if self.keep is not None:
+                os.ftruncate(self._descriptor, self.keep)
                 os.lseek(self._descriptor, 0, os.SEEK_END)
-                self._cut = None
+                self.keep = None
             while left:
                 left = left[os.write(self._descriptor, left) :]
         except BrokenPipeError:

@@ -18,7 +18,9 @@ with contextlib.suppress(ImportError):  # Windows has none
 STACK_BYTES = 8 << 20
 # What the C library reserves for each thread that allocates memory, with alignment.
 ARENA_BYTES = 128 << 20
-OPEN_FILES = 64
+# The most descriptors of a process; those of all processes of a call, whose sockets and pipes may
+# have 200 MiB in buffers that no limit counts; and how many a process has in any case.
+OPEN_FILES, ALL_OPEN_FILES, FEWEST_OPEN_FILES = 64, 1024, 16
 
 # How long a count of the user's threads is cached.
 COUNT_SECONDS = 1.0
@@ -41,7 +43,6 @@ def limit_call(limits: dict[str, Any], *, others: int | None = None) -> None:
     """
     same = {
         "RLIMIT_FSIZE": limits["file_bytes"] + 1,  # which shows that it was too much
-        "RLIMIT_NOFILE": OPEN_FILES,
         # No core files, and nothing that would outlive the process.
         "RLIMIT_CORE": 0,
         "RLIMIT_MEMLOCK": 0,
@@ -57,6 +58,8 @@ def limit_call(limits: dict[str, Any], *, others: int | None = None) -> None:
         _limit("RLIMIT_CPU", ceil(limits["cpu"]), ceil(limits["cpu"]) + 1)
     limit_memory(limits)
     limit_processes(limits, others=others)
+    files = max(FEWEST_OPEN_FILES, min(OPEN_FILES, ALL_OPEN_FILES // limits["processes"]))
+    _limit("RLIMIT_NOFILE", files, files)
 
 
 def limit_processes(limits: dict[str, Any], *, others: int | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -12,9 +13,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-with contextlib.suppress(ImportError):  # Windows has none
-    import fcntl
-
 _Job = TypeVar("_Job")
 
 _HEADER = struct.Struct("!I")
@@ -22,9 +20,6 @@ _HEADER = struct.Struct("!I")
 # Messages are small: payloads are passed by descriptor.
 LONGEST = 1 << 20
 MOST_FDS = 16
-
-# Descriptors are moved above this number while the lower ones are assigned.
-_HIGH = 32
 
 # Bytes that are read at a time.
 _CHUNK = 1 << 20
@@ -171,8 +166,15 @@ def take_over(fds: Sequence[int]) -> int:
     Returns:
         The number of the last one.
     """
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, _HIGH) for fd in fds]
-    for number, fd in enumerate(high):
+    kept = sorted({-1, *fds, 1 << 20})
+    for one, next_one in itertools.pairwise(kept):  # first, as a call may have few descriptors
+        os.closerange(one + 1, next_one)
+    left = list(fds)
+    for number in range(len(left)):
+        fd = left.pop(0)
+        if number in left:
+            moved = os.dup(number)
+            left = [moved if each == number else each for each in left]
         os.dup2(fd, number)
     os.closerange(len(fds), 1 << 20)
     return len(fds) - 1

@@ -26,6 +26,8 @@ import { asText } from "./text.js";
  *   of each file, as soon as one differs from the argument, or after some seconds.
  */
 
+const MAX_STEPS = 100_000; // of an episode
+
 /** Keys whose values aren't text of a person or a model. */
 const NOT_SEARCHED = new Set(["role", "type", "fingerprint", "sandbox"]);
 
@@ -231,26 +233,50 @@ function objectsOf(value) {
   return Array.isArray(value) ? value.filter((each) => each !== null && typeof each === "object") : [];
 }
 
-/** @param {Row} row What isn't a list in it, but should be one, becomes an empty one: a file may have anything. */
+/** @param {unknown} value Whether it can be the number of a step. */
+function isStep(value) {
+  return Number.isInteger(value) && Number(value) >= 0 && Number(value) < MAX_STEPS;
+}
+
+/**
+ * Makes what is of another type in a row empty, as a file may have anything; a note names it.
+ * @param {Row} row
+ */
 function makeReadable(row) {
   const { _rollout: rollout } = row;
+  /** @type {Set<string>} */
+  const odd = new Set();
+  const keep = (/** @type {Row} */ owner, /** @type {string} */ name, /** @type {any} */ kept) => {
+    if ((owner[name] ?? null) === null) return delete owner[name];
+    const isWhole = kept === owner[name] || (Array.isArray(kept) && kept.length === owner[name].length);
+    if (!isWhole) odd.add(name);
+    owner[name] = kept;
+    return true;
+  };
+  const list = (/** @type {any} */ value) => (Array.isArray(value) ? value : []);
   if (rollout) {
-    rollout.messages = objectsOf(rollout.messages);
-    for (const each of rollout.messages) each.tool_calls = objectsOf(each.tool_calls);
+    keep(rollout, "messages", objectsOf(rollout.messages));
+    rollout.messages ??= [];
+    for (const each of rollout.messages) keep(each, "tool_calls", objectsOf(each.tool_calls));
+    keep(rollout, "first_turn", isStep(rollout.first_turn) ? rollout.first_turn : undefined);
   }
   for (const side of objectsOf([row, row.before, row.after])) {
-    for (const name of ["step_rewards", "step_components", "stopped_by", "notes"]) {
-      if (side[name] && !Array.isArray(side[name])) side[name] = [];
-    }
-    if (side.steps) side.steps = objectsOf(side.steps);
-    if (side.trees) side.trees = Array.isArray(side.trees) ? side.trees.map(readableTree) : [];
+    for (const name of ["step_rewards", "step_components", "stopped_by", "notes", "area", "final", "updates"]) keep(side, name, list(side[name]));
+    for (const name of ["components", "change"]) keep(side, name, objectsOf([side[name]])[0] ?? {});
+    keep(side, "steps", objectsOf(side.steps).filter(({ step_index: index }) => isStep(index)));
+    keep(side, "curve", list(side.curve).filter((/** @type {any} */ point) => list(point).length && point.every(Number.isFinite)));
+    keep(side, "trees", list(side.trees).map(readableTree));
   }
+  if (odd.size) row.notes = [...row.notes ?? [], `Not all of ${[...odd].join(", ")} is shown: it has another form.`];
 }
 
 /** @param {Row} node @returns {Row | null} */
 function readableTree(node) {
-  if (objectsOf([node]).length) node.children = objectsOf(node.children).map(readableTree);
-  return objectsOf([node])[0] ?? null;
+  if (!objectsOf([node]).length) return null;
+  node.children = objectsOf(node.children).map(readableTree);
+  if (!Array.isArray(node.hook_errors)) delete node.hook_errors;
+  if (typeof node.seconds !== "number") delete node.seconds;
+  return node;
 }
 
 /**

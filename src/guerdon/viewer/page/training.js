@@ -150,6 +150,7 @@ async function changesOf(tables) {
     const at = [...table.all].filter((row) => table.value("kind", row) === "config").slice(0, CHANGES);
     const rows = at.length ? await table.source.rows(table.info.index, at) : [];
     for (const { step, change = {} } of rows) {
+      if (!Number.isFinite(step)) continue;
       const text = `${change.what}: ${asText(change.from)} → ${asText(change.to)}`;
       const found = changes.get(`${step} ${text}`);
       if (found) found.runs.push(table.info.name);
@@ -254,8 +255,8 @@ function learningCurve({ method, curve }, place, hasBand) {
   return { name: method, ...styleOf(place), x, y, ...(hasBand ? { low, high } : {}) };
 }
 
-/** The lower median, as in the tables of the command. @param {(number | null)[]} values @returns {number} NaN if most of them are missing. */
-function median(values) {
+/** The lower median, as in the tables of the command. @param {(number | null)[]} [values] @returns {number} NaN if most of them are missing. */
+function median(values = []) {
   const sorted = values.map((each) => each ?? Infinity).sort((a, b) => a - b);
   const value = sorted[Math.floor((sorted.length - 1) / 2)];
   return Number.isFinite(value) ? value : NaN;
