@@ -73,6 +73,13 @@ def test_score_prints_the_summary_as_json(guerdon, rows):
     varying = {"seconds", "rows_per_second", "fingerprint"}
     assert {key: summary[key] for key in summary.keys() - varying} == {
         "reward": "reward.py:reward",
+        "rubrics": {
+            "rubric_0": "Gate",
+            "rubric_0.rubric": "Number",
+            "rubric_1": "Sequential",
+            "rubric_1.rubric_0": "polite",
+            "rubric_1.rubric_1": "Number",
+        },
         "interrupted": False,
         "resumed": 0,
         "rows": 3,

@@ -605,7 +605,8 @@ def matched_weights(
                 f"`weights` must have one number per rubric, got {len(names)} rubrics and "
                 f"{len(numbers)} weights"
             )
-        weights = dict(zip(names, numbers, strict=True))
+        checked = [check_number(f"weights[{i}]", number) for i, number in enumerate(numbers)]
+        return dict(zip(names, checked, strict=True))
     missing = [name for name in names if name not in weights]
     unknown = [name for name in weights if name not in names]
     if missing or unknown:
