@@ -21,9 +21,6 @@ from guerdon.errors import LoadError, MissingExtraError
 # The prefix of the names of modules that are imported from a user's file.
 PREFIX = "guerdon_reward_"
 
-# The attribute of a module made from text that contains the digest of its file.
-DIGEST = "__guerdon_digest__"
-
 
 # The libraries whose reward functions a spec may name, as in ``trl:rewards.py:correct``.
 LIBRARIES = {"trl": "TRL", "verl": "verl", "verifiers": "verifiers", "openrlhf": "OpenRLHF"}
@@ -155,7 +152,6 @@ def module_of_text(text: str, file: str, spec: str, *, digest: str | None = None
     digest = digest or file_digest(text.encode("utf-8", "surrogatepass"))
     module = ModuleType(f"{PREFIX}{Path(file).stem}_{digest}")
     module.__file__ = file
-    setattr(module, DIGEST, digest)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     with _registered(spec, module):
         exec(compile(text, file, "exec", dont_inherit=True), vars(module))

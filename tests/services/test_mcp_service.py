@@ -87,7 +87,7 @@ def test_answer_of_shortens_a_long_message():
         (mcp.MCPError(-32602, "no such tool"), ServiceError),
         (mcp.MCPError(-32603, "HTTP 503", {"http_status": 503}), ServiceUnavailableError),
         (mcp.MCPError(-32603, "HTTP 429", {"http_status": 429}), ServiceUnavailableError),
-        (mcp.MCPError(-32603, "HTTP 401", {"http_status": 401}), ServiceError),
+        (mcp.MCPError(-32603, "HTTP 401", {"http_status": 401}), ServiceUnavailableError),
         (mcp.MCPError(-32603, "odd", ["data"]), ServiceError),
     ],
     ids=["closed", "late", "refused", "503", "429", "401", "odd"],

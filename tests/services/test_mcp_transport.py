@@ -119,7 +119,7 @@ def url(app):
     [
         ("unavailable", ServiceUnavailableError, "HTTP 503"),
         ("busy", ServiceUnavailableError, "HTTP 429"),
-        ("unauthorized", ServiceError, "HTTP 401"),
+        ("unauthorized", ServiceUnavailableError, "HTTP 401"),
         ("breaks off", ServiceUnavailableError, "no answer: "),
         ("no json", ServiceError, "doesn't speak MCP: <html>"),
         ("a model", ServiceError, "doesn't speak MCP: {\"choices"),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from guerdon._loading import DIGEST, file_digest
+from guerdon._loading import file_digest
 from guerdon.errors import RubricError, StateError
 from guerdon.rubrics.source import own_source, source_in_file
 
@@ -461,9 +461,6 @@ def _functions_of(member: Any) -> Iterator[FunctionType]:
 def _module(name: str) -> str:
     """A digest of a module's file, with helpers and constants; empty without a file."""
     module = sys.modules.get(name)
-    declared = getattr(module, DIGEST, None)
-    if isinstance(declared, str):  # it was made from text, and its file may not be accessible
-        return declared
     file = getattr(module, "__file__", None)
     if file is None or not pathlib.Path(file).is_file():
         return ""

@@ -19,7 +19,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from guerdon._loading import DIGEST, load_object, module_of_text, object_in, split_spec
+from guerdon._loading import load_object, module_of_text, object_in, split_spec
 from guerdon.errors import GuerdonError, InvalidArgumentError, LoadError
 from guerdon.rubrics.containers import gates_of
 from guerdon.rubrics.functions.conversion import ConversationReplay, as_reward_function
@@ -215,10 +215,6 @@ class _Placed(importlib.abc.ExecutionLoader):
 
     def get_source(self, fullname: str) -> str:
         return str(self._wanted.text)
-
-    def exec_module(self, module: ModuleType) -> None:
-        setattr(module, DIGEST, self._wanted.digest)
-        super().exec_module(module)
 
 
 def _reward(found: Any, spec: str, mode: Mode | None) -> Rubric | RewardFunction:
