@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import isfinite
-from types import FrameType
+from types import FrameType, MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -545,41 +545,47 @@ def _resetting(environment: Environment[Any, Any, Any], applied: Applied | None)
 
 
 # Stands for an action that is passed by the name that the author has given it.
-_BY_NAME = object()
+_BY_NAME: Any = object()
 
 
 def _reading(step: Any) -> Any:
     """Return a step that reads its action, unless it is called by that of a subclass."""
 
+    def read(self: Any, action: Any, name: str) -> Any:
+        is_outer = action is not _BY_NAME and getattr(type(self), name) is wrapped
+        return read_action(self.action_type, action) if is_outer else action
+
     @functools.wraps(step)
     async def step_async(self: Any, action: Any = _BY_NAME, *args: Any, **kwargs: Any) -> Any:
-        if action is _BY_NAME:
-            return await step(self, **kwargs)
-        if action.__class__ is not self.action_type and type(self).step_async is step_async:
-            action = read_action(self.action_type, action)
-        return await step(self, action, *args, **kwargs)
+        given = () if action is _BY_NAME else (read(self, action, "step_async"), *args)
+        return await step(self, *given, **kwargs)
 
     @functools.wraps(step)
     def step_any(self: Any, action: Any = _BY_NAME, *args: Any, **kwargs: Any) -> Any:
-        if action is _BY_NAME:
-            return step(self, **kwargs)
-        if action.__class__ is not self.action_type and type(self).step is step_any:
-            action = read_action(self.action_type, action)
-        return step(self, action, *args, **kwargs)
+        if action.__class__ is not self.action_type:
+            action = read(self, action, "step")
+        if args or kwargs:
+            return step(self, *(() if action is _BY_NAME else (action, *args)), **kwargs)
+        return step(self, action)
 
     @functools.wraps(step)
     def step_fast(self: Any, action: Any) -> Any:
-        if action.__class__ is not self.action_type and type(self).step is step_fast:
-            action = read_action(self.action_type, action)
+        if action.__class__ is not self.action_type:
+            action = read(self, action, "step")
         return step(self, action)
 
-    wrapped: Any = step_any
-    if inspect.iscoroutinefunction(step):
-        wrapped = step_async
-    elif [*inspect.signature(step).parameters] == ["self", "action"]:
-        wrapped = step_fast  # a call with all arguments takes twice as long
+    wrapped: Any = step_async if inspect.iscoroutinefunction(step) else step_any
+    if wrapped is step_any and [*inspect.signature(step).parameters] == ["self", "action"]:
+        wrapped = step_fast  # the most usual one, in half the time
     setattr(wrapped, WRAPPED, True)
     return wrapped
+
+
+def unwrapped_step(environment: Environment[Any, Any, Any], name: str) -> Any:
+    """Return the author's method of an environment, for a caller that reads the action itself."""
+    method = getattr(environment, name)
+    function = getattr(method, "__func__", None)
+    return MethodType(function.__wrapped__, environment) if hasattr(function, WRAPPED) else method
 
 
 def read_action(action_type: Any, action: Any) -> Any:

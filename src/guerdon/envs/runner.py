@@ -29,7 +29,12 @@ import anyio
 from guerdon._background import no_waiting, wait_for
 from guerdon._logging import step_logger
 from guerdon._validation import as_score, did_you_mean
-from guerdon.envs.environment import Environment, StepRecorder
+from guerdon.envs.environment import (
+    Environment,
+    StepRecorder,
+    read_action,
+    unwrapped_step,
+)
 from guerdon.envs.lock_watch import WatchedThread, lock_watch
 from guerdon.envs.tools import ToolEnvironment
 from guerdon.errors import (
@@ -224,6 +229,7 @@ class EnvAdapter:
         self._reset_takes = _reset_keywords(cls)
         self._step_takes = _keywords(cls.step_async if self.step_is_async else cls.step, 2)
         self._passes_timeout = self._step_takes.accepts("timeout_s")
+        self._step = unwrapped_step(environment, "step_async" if self.step_is_async else "step")
 
     def reset(
         self,
@@ -274,6 +280,8 @@ class EnvAdapter:
             InvalidObservationError: The environment returned no observation.
             Exception: What the environment raised.
         """
+        if action.__class__ is not self.action_type:
+            action = read_action(self.action_type, action)
         arguments = {"timeout_s": timeout_s} if self._passes_timeout else {}
         if extra:
             arguments = {**self._step_takes.accepted(dict(extra)), **arguments}
@@ -282,7 +290,7 @@ class EnvAdapter:
         recorder = self._recorder()
         try:
             with recorder:
-                observation = self.environment.step(action, **arguments)
+                observation = self._step(action, **arguments)
         except Exception as error:
             return recorder.failed(error)
         return recorder.finish(self._checked(observation, "step"))
@@ -291,7 +299,7 @@ class EnvAdapter:
         recorder = self._recorder()
         try:
             with recorder, no_waiting("step_async"):
-                observation = await self.environment.step_async(action, **arguments)
+                observation = await self._step(action, **arguments)
         except Exception as error:
             return recorder.failed(error)
         return recorder.finish(self._checked(observation, "step_async"))
