@@ -164,10 +164,6 @@ def test_viewer_app_changes_answers_once_rollouts_or_as_many_rows_are_written(cl
         ("/api/order?file=0&by=no", 400, "there is no column of texts 'no'"),
         ("/api/no", 404, "Not Found"),
         ("/x.py", 404, "there is no page 'x.py'"),
-        (f"/{'a' * 5000}.js", 404, "there is no page 'aaa"),
-        (f"/{'é' * 200}.js", 404, "there is no page 'é"),
-        ("/a%00b.js", 404, "there is no page 'a"),
-        ("/..js", 404, "there is no page '..js'"),
         ("/..%2fone.jsonl", 404, "Not Found"),
         ("/%2e%2e/one.jsonl", 404, "Not Found"),
     ],
@@ -258,3 +254,8 @@ def test_cookies_of_two_viewer_apps_on_one_host_have_different_names(viewed, wri
             assert client.get(f"/?token={token}").status_code == 200
             names |= set(client.cookies)
     assert len(names) == 2
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "é" * 200, "a%00b", "..", "%2e%2e%2f..%2fx"])
+def test_viewer_app_has_no_page_of_any_other_name(client, name):
+    assert client.get(f"/{name}.js").status_code == 404

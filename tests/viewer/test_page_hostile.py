@@ -173,8 +173,8 @@ def test_rollout_shows_images_of_allowed_types(show, serve):
 
 # Values of another type ---------------------------------------------------------------------------
 
-ODD = [None, 5, "text", True, [], {}, [None, 5, ["a"], {"a": 1}], {"a": {"b": [1]}}, 10**400,
-       [{"step_index": 10**9, "advantage": "x", "return_to_go": {}}, {"step_index": -1}]]  # fmt: skip
+ODD = [None, 5, "text", True, [], {}, [None, 5, ["a"], {"a": 1}], {"a": {"b": [1]}}, 10**400]
+ODD.append([{"step_index": 10**9, "advantage": "x", "return_to_go": {}}, {"step_index": -1}])
 KEYS = ["error", "components", "step_rewards", "reason", "notes", "steps", "trees", "stopped_by"]
 OF_TREE = ["value", "status", "weight", "seconds", "reason", "hook_errors", "details", "children"]
 OF_ROLLOUT = ["messages", "first_turn"]

@@ -128,7 +128,7 @@ def test_write_report_on_a_full_disk_keeps_the_older_one(
         out.write_text(older)
     file = viewed(write("s.jsonl", [row(1, 1.0)]))
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(GuerdonError, match="can't write .*: No space left on device"):
+    with pytest.raises(GuerdonError, match=r"can't write .*: No space left on device"):
         write_report([file], out)
     assert [each.read_text() for each in out.parent.iterdir()] == ([older] if older else [])
 
