@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from guerdon.errors import InvalidArgumentError
 from guerdon.types import REASONING_TAGS, split_reasoning
 from guerdon.types.reasoning import check_reasoning_tags
+from tests.hostile import linear_time
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,9 @@ def test_split_reasoning_loses_no_character_but_tags_and_space(text):
 def test_check_reasoning_tags_rejects_what_is_no_list_of_tags(tags):
     with pytest.raises(InvalidArgumentError, match="`reasoning_tags` must"):
         check_reasoning_tags("reasoning_tags", tags)
+
+
+@pytest.mark.parametrize("mark", ["</think>", "<think>", "`</think>", "<", "[/", "x</think>"])
+def test_split_reasoning_takes_linear_time_on_hostile_text(mark):
+    with linear_time():
+        split_reasoning(mark * 200_000)

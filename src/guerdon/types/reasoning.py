@@ -70,8 +70,8 @@ def split_reasoning(text: str, tags: Sequence[str] = REASONING_TAGS) -> tuple[st
             answer.append(text[start : mark.start()])
             closing = opened
         else:  # a lone closing tag: all before it is reasoning
-            reasoning = [*reasoning, *answer, text[start : mark.start()]]
-            answer = []
+            reasoning += [*answer, text[start : mark.start()]]
+            answer.clear()
         start = mark.end()
     (reasoning if closing else answer).append(text[start:])
     return _joined(reasoning), _joined(answer)
