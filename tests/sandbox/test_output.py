@@ -452,9 +452,9 @@ PROGRAMS = {
         "True []",
     ),
     "name of the script": (
-        "import os, sys\nprint(sys.argv == [__file__], os.path.basename(__file__))",
+        "import os, sys\nprint(sys.argv, os.path.basename(__file__))",
         "",
-        "True program.py",
+        "['<program>'] program.py",
     ),
     "builtins": ("print(__builtins__.__name__, __name__)", "", "builtins __main__"),
     "source of a class": (

@@ -584,7 +584,7 @@ def _reading(step: Any) -> Any:
 def unwrapped_step(environment: Environment[Any, Any, Any], name: str) -> Any:
     """Return the author's method of an environment, for a caller that reads the action itself."""
     method = getattr(environment, name)
-    function = getattr(method, "__func__", None)
+    function: Any = getattr(method, "__func__", None)
     return MethodType(function.__wrapped__, environment) if hasattr(function, WRAPPED) else method
 
 

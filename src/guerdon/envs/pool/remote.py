@@ -279,7 +279,7 @@ class _Sessions(ABC):
         is_lost = isinstance(
             error, InvalidObservationError
         )  # which the episode can't go on without
-        if call.is_reset and code in REFUSED:
+        if isinstance(error, ServerError) and "unknown_argument" in error.details:
             error = ResetArgumentError(str(error))
         if call.is_reset or is_lost or code == "EXECUTION_ERROR":
             self._broken.add(call.slot)

@@ -512,7 +512,8 @@ class SessionManager:
         try:
             return encode(await runner.reset(*arguments))
         except ResetArgumentError as error:
-            raise ProtocolError(ErrorCode.VALIDATION_ERROR, str(error)) from error
+            text = str(error)
+            raise ProtocolError(ErrorCode.VALIDATION_ERROR, text, unknown_argument=True) from error
         except Exception as error:
             raise self.failure("reset", error, session=session) from error
 

@@ -201,7 +201,7 @@ def read_program(job: int, folder: str) -> str:
     os.environ.update(HOME=folder, TMPDIR=folder)
     os.environ.pop("LD_LIBRARY_PATH", None)  # the interpreter's own
     sys.path[:] = [folder, *(each for each in sys.path if each)]
-    sys.argv = [os.path.join(folder, FILE)]
+    sys.argv = [NAME]
     open_streams()  # those of the supervisor use other descriptors
     # A program doesn't need our modules. They are kept, since freeing them takes time.
     ours = [name for name in sys.modules if name.partition(".")[0] in OURS]
@@ -244,10 +244,11 @@ def run_program(source: str) -> int:
 
 def _execute(source: str) -> int:
     module = ModuleType("__main__")
-    module.__dict__.update(__builtins__=builtins, __file__=sys.argv[0])
+    file = os.path.join(os.getcwd(), FILE)
+    module.__dict__.update(__builtins__=builtins, __file__=file)
     sys.modules["__main__"] = module
     lines = (len(source), None, source.splitlines(keepends=True), NAME)
-    linecache.cache[NAME] = linecache.cache[sys.argv[0]] = lines
+    linecache.cache[NAME] = linecache.cache[file] = lines
     try:
         exec(compile(source, NAME, "exec", dont_inherit=True), module.__dict__)
     except SystemExit as leaving:

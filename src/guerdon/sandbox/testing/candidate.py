@@ -101,7 +101,7 @@ def main() -> None:
 def _serve(job: dict[str, Any], candidate: Candidate) -> None:
     # A name other than __main__; dataclasses find its module.
     module = sys.modules["program"] = ModuleType("program")
-    module.__file__ = sys.argv[0]
+    module.__file__ = os.path.join(os.getcwd(), "program.py")
     try:
         _run(job["starter"], "<starter>", module)
         module.__dict__.pop(job["entry_point"], None)  # the program defines it itself

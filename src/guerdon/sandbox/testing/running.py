@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib.util
+import os
 import sys
 import unittest
 from collections.abc import Callable
@@ -85,7 +86,8 @@ class Tests:
     def _fresh(self) -> dict[str, Any]:
         """Return names for a text, which shares nothing with another one."""
         module = sys.modules["tests"] = ModuleType("tests")
-        module.__dict__.update(__builtins__=self._builtins, __file__=sys.argv[0])
+        file = os.path.join(os.getcwd(), "test.py")
+        module.__dict__.update(__builtins__=self._builtins, __file__=file)
         exec(self._starter, module.__dict__)
         module.__dict__.pop(self._job["entry_point"], None)
         return module.__dict__
