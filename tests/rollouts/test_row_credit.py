@@ -169,13 +169,14 @@ def test_row_credit_gdpo_requires_weights_and_normalizes_no_batch():
         RowCredit(CreditSettings("gdpo"), weights={"value": 1.0})
 
 
-def test_row_credit_gdpo_rejects_components_that_are_not_added_up():
+def test_row_credit_gdpo_takes_the_components_of_episodes_of_several_steps():
     rollouts = [rollout(1.0, "s", "s"), rollout(0.0, "s")]
-    rubric = WeightedSum([as_rubric(lambda a, o: float(a.turn))], [1.0])
+    rubric = WeightedSum([as_rubric(lambda a, o: float(a.turn + 1))], [1.0])
     rows = list(score_rollouts(rubric, rollouts))
     settings = CreditSettings("gdpo", options={"normalize_batch": False})
     RowCredit(settings, weights={"rubric_0": 1.0}).add(list(zip(rollouts, rows, strict=True)))
-    assert "the components ['rubric_0'] of several steps are not added up" in rows[0]["notes"][0]
+    assert [row["components"]["rubric_0"] for row in rows] == [3.0, 1.0]
+    assert [row["steps"][0]["advantage"] for row in rows] == pytest.approx([1.0, -1.0], abs=1e-3)
 
 
 def test_row_credit_accepts_lone_surrogates():

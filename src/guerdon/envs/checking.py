@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -15,7 +14,6 @@ from guerdon._background import as_asyncio, background_loop
 from guerdon._thresholds import reaches
 from guerdon._validation import check_integer, check_seconds, summarize
 from guerdon.envs.environment import COMPONENTS, ERROR
-from guerdon.envs.lock_watch import lock_watch
 from guerdon.envs.runner import OWN_THREAD, EnvAdapter, EnvRunner, EnvThreads
 from guerdon.envs.sampling import sample_actions, sample_calls
 from guerdon.envs.server.protocol import observation_json, state_json
@@ -148,7 +146,6 @@ def check_environment(
         InvalidArgumentError: `steps` or `timeout_s` is out of range.
     """
     check_integer("steps", steps, low=1)
-    began = monotonic()
     player = _Player(env, seed, check_seconds("timeout_s", timeout_s))
     checks = _Checks(player, actions, seed, steps)
     report = EnvironmentReport()
@@ -160,13 +157,6 @@ def check_environment(
     failures = player.close()
     if failures:
         report.lines.append(CheckLine("it can be closed", "problem", _text(failures[0])))
-    blocked = lock_watch.since(began)
-    if blocked:
-        detail = (
-            f"{blocked}, and stopped every other environment of the process, which threads can't "
-            "prevent: use code that releases the lock, or servers of their own"
-        )
-        report.lines.append(CheckLine("others run meanwhile", "note", detail))
     return report
 
 

@@ -35,7 +35,6 @@ from guerdon.envs.environment import (
     read_action,
     unwrapped_step,
 )
-from guerdon.envs.lock_watch import WatchedThread, lock_watch
 from guerdon.envs.tools import ToolEnvironment
 from guerdon.errors import (
     EnvDefinitionError,
@@ -81,12 +80,6 @@ OWN_THREAD = (
     "if its objects belong to the thread that made them, set `own_thread = True` in the class of "
     "the environment"
 )
-
-
-def blocked_by(since: float) -> str:
-    """Return what blocked all environments of this process after a time, as the end of an error."""
-    found = lock_watch.since(since)
-    return f" ({found})" if found else ""
 
 
 # Calling one environment ---------------------------------------------------------------------
@@ -584,7 +577,7 @@ class EnvCall:
         self.added_s = min(self.added_s + blocked_s, self.limit_s)
         if started and now - started > self.limit_s + self.added_s:
             text = f"{self.what} took longer than {self.limit_s:g} s; its environment is abandoned"
-            return EnvTimeoutError(text + blocked_by(started), seconds=self.limit_s)
+            return EnvTimeoutError(text, seconds=self.limit_s)
         if not started and waited > max(QUEUE_S, 10 * self.limit_s):
             text = f"{self.what} got no thread for {waited:.0f} s: all environments are busy"
             return EnvTimeoutError(text, seconds=waited)
@@ -631,7 +624,6 @@ class EnvThreads:
         self._is_closed = False
         self._ticker: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop_thread: WatchedThread | None = None
 
     @property
     def stuck(self) -> int:
@@ -653,11 +645,7 @@ class EnvThreads:
             return
         if is_async:
             _wrap_tasks(self.loop)
-            if self._loop_thread is None:
-                self._loop_thread = WatchedThread(runs_loop=True)
-                lock_watch.add(self._loop_thread)
-            running = call, self._loop_thread
-            coroutine = _EnvCoroutine(self._run_task(*running), *running)
+            coroutine = _EnvCoroutine(self._run_task(call), call.what)
             call.task = task = self.loop.create_task(coroutine)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -744,8 +732,6 @@ class EnvThreads:
     def close(self) -> None:
         """End the threads, each when its call has ended."""
         self._is_closed = True
-        if self._loop_thread is not None:
-            lock_watch.discard(self._loop_thread)
         if self._ticker is not None:
             self._ticker.cancel()
         for _ in range(self.threads):
@@ -786,14 +772,6 @@ class EnvThreads:
         return True
 
     def _work(self, only: EnvCall | None = None) -> None:
-        thread = WatchedThread()
-        lock_watch.add(thread)
-        try:
-            self._work_watched(thread, only)
-        finally:
-            lock_watch.discard(thread)
-
-    def _work_watched(self, thread: WatchedThread, only: EnvCall | None) -> None:
         take = self._queue.get
         while True:
             try:
@@ -805,20 +783,19 @@ class EnvThreads:
                 return
             if call is None:
                 return
-            own = self._make_call(call, thread)
+            own = self._make_call(call)
             if own is not None:
                 if only is None:
                     self._call_soon(self._retire)
-                self._work_own(thread, own)
+                self._work_own(own)
                 return
             if only is not None:
                 return
             del call
 
-    def _make_call(self, call: EnvCall, thread: WatchedThread) -> OwnCalls | None:
+    def _make_call(self, call: EnvCall) -> OwnCalls | None:
         """Make a call; return the calls that are only for this thread from now on, if any."""
         own, makes = None, call.makes
-        thread.begin(call.owner, call.what)
         call.run()
         if makes and (own := getattr(call.result, "own_calls", None)) is not None:
             self._own.add(own)
@@ -828,10 +805,10 @@ class EnvThreads:
             self._call_soon(self._collect)
         return own
 
-    def _work_own(self, thread: WatchedThread, own: OwnCalls) -> None:
+    def _work_own(self, own: OwnCalls) -> None:
         """Make the calls of one environment, in the thread that made it."""
         while (call := own.get()) is not None:
-            self._make_call(call, thread)
+            self._make_call(call)
             del call
         own.close()
 
@@ -877,9 +854,9 @@ class EnvThreads:
             self._limited.discard(call)
             call.deliver()
 
-    async def _run_task(self, call: EnvCall, thread: WatchedThread) -> None:
+    async def _run_task(self, call: EnvCall) -> None:
         call.started_at = monotonic()
-        _running.set((call, thread))  # in this task, and in those that it starts
+        _running.set(call.what)  # in this task, and in those that it starts
         try:
             call.result = await call.function()
         except BaseException as error:  # sys.exit() too: it ends a call, not the event loop
@@ -906,10 +883,8 @@ def _is_awaitable(kind: type) -> bool:
     return hasattr(kind, "__await__")
 
 
-# The call for which this task runs, in an event loop, and the thread of that.
-_running: ContextVar[tuple[EnvCall, WatchedThread] | None] = ContextVar(
-    "guerdon_running", default=None
-)
+# The call of an environment for which this task runs, such as "step".
+_running: ContextVar[str | None] = ContextVar("guerdon_running", default=None)
 
 
 def _wrap_tasks(loop: asyncio.AbstractEventLoop) -> None:
@@ -932,21 +907,20 @@ class _TaskFactory:
     def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         running = _running.get()
         if running is not None:
-            coroutine = _EnvCoroutine(coroutine, *running)
+            coroutine = _EnvCoroutine(coroutine, running)
         return self._make(loop, coroutine, **options)
 
 
 class _EnvCoroutine(Coroutine[Any, Any, Any]):
     """The coroutine of a task of an environment.
 
-    The lock watch knows when it runs. It raises `EnvError` instead of KeyboardInterrupt and
-    SystemExit: asyncio ends its loop if a task raises them, for `asyncio.run` and Ctrl-C.
+    Raises `EnvError` instead of KeyboardInterrupt and SystemExit: asyncio ends its loop if a task
+    raises them, for `asyncio.run` and Ctrl-C.
     """
 
-    def __init__(self, coroutine: Any, call: EnvCall, thread: WatchedThread) -> None:
+    def __init__(self, coroutine: Any, what: str) -> None:
         self._coroutine = coroutine
-        self._call = call
-        self._thread = thread
+        self._what = what
 
     def send(self, value: Any) -> Any:
         return self._resume(self._coroutine.send, value)
@@ -955,14 +929,10 @@ class _EnvCoroutine(Coroutine[Any, Any, Any]):
         return self._resume(self._coroutine.throw, *error)
 
     def _resume(self, resume: Callable[..., Any], *value: Any) -> Any:
-        call, thread = self._call, self._thread
-        thread.begin(call.owner, call.what)
         try:
             return resume(*value)
         except (KeyboardInterrupt, SystemExit) as error:
-            raise EnvError(_raised(call.what, error), exception=error) from error
-        finally:
-            thread.end()
+            raise EnvError(_raised(self._what, error), exception=error) from error
 
     def close(self) -> None:
         self._coroutine.close()

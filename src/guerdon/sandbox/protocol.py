@@ -34,7 +34,9 @@ class Limits:
             number of its processes, but at most of the machine's processors.
         memory_bytes: Memory of all its processes together, beside the memory of Python itself and
             of what was imported before the call.
-        processes: How many processes and threads it may have, including its first one.
+        processes: How many processes and threads it may have, including its first one. Each process
+            may have 64 descriptors open, with more than 16 of them 1,024 / `processes`, but at
+            least 16.
         output_bytes: How much it may print, to both streams together.
         file_bytes: How much it may write into files, together.
         files: How many files and folders it may make; with 0 it can't write at all.

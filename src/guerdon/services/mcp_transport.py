@@ -16,9 +16,7 @@ import httpx2
 import mcp
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
-from pydantic_core import to_json
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from guerdon._http import ACCEPTED, MAX_ANSWER, hide_query, read_answer
 from guerdon.services.config import McpService, SdkService, read_secret
@@ -104,7 +102,7 @@ async def _started(
     parameters: mcp.StdioServerParameters, stderr: StderrTail
 ) -> AsyncIterator[mcp.Client]:
     with stderr:
-        async with _client(_bounded(stdio_client(parameters, errlog=stderr.file))) as client:
+        async with _client(stdio_client(parameters, errlog=stderr.file)) as client:
             yield client
 
 
@@ -118,7 +116,7 @@ async def _over_http(service: str, config: McpService) -> AsyncIterator[mcp.Clie
         transport = streamable_http_client(
             config.endpoint, http_client=http, max_sse_event_size=MAX_ANSWER
         )
-        async with _client(_bounded(transport)) as client:
+        async with _client(transport) as client:
             yield client
 
 
@@ -136,49 +134,6 @@ async def _client(server: Any) -> AsyncIterator[mcp.Client]:
     async with mcp.Client(server) as client:
         client.session.validate_tool_result = accept  # type: ignore[method-assign]
         yield client
-
-
-@asynccontextmanager
-async def _bounded(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
-    async with transport as (read, write):
-        yield BoundedMessages(read), write
-
-
-class BoundedMessages:
-    """The messages of a server, in which a list of too many or too large tools is an error.
-
-    Args:
-        stream: The messages.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        item = await self._stream.__anext__()
-        message = getattr(item, "message", None)
-        if not isinstance(message, JSONRPCResponse):
-            return item
-        tools = message.result.get("tools")
-        if not isinstance(tools, list):
-            return item
-        problem = tools_problem(len(tools), len(to_json(tools)))
-        if problem is None:
-            return item
-        error = ErrorData(code=INTERNAL_ERROR, message=problem)
-        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
 
 
 def tools_problem(count: int, size: int) -> str | None:

@@ -15,7 +15,7 @@ from guerdon._background import SyncWrapper, run, sync_method, wait_for
 from guerdon._validation import check_integer, check_list, check_seconds, shown
 from guerdon.envs.pool.backend import PoolBackend, PoolCall
 from guerdon.envs.registry import find_environment
-from guerdon.envs.runner import BLOCKED_S, ResetArgumentError, blocked_by
+from guerdon.envs.runner import BLOCKED_S, ResetArgumentError
 from guerdon.errors import (
     EnvError,
     EnvTimeoutError,
@@ -353,7 +353,7 @@ class EnvPool:
         expired = [call for call in calls if left[call] <= 0]
         for call in expired:
             what = "reset" if call.is_reset else "step"
-            text = f"the {what} took longer than {limit:g} s{blocked_by(began)}"
+            text = f"the {what} took longer than {limit:g} s"
             call.finish(None, EnvTimeoutError(text, seconds=limit))
         for call in expired:  # after all have their own error: this may end others' calls
             self._backend.give_up(call)

@@ -19,7 +19,7 @@ STACK_BYTES = 8 << 20
 # What the C library reserves for each thread that allocates memory, with alignment.
 ARENA_BYTES = 128 << 20
 # The most descriptors of a process; those of all processes of a call, whose sockets and pipes may
-# have 200 MiB in buffers that no limit counts; and how many a process has in any case.
+# have 220 MB in buffers that no limit counts; and how many a process has in any case.
 OPEN_FILES, ALL_OPEN_FILES, FEWEST_OPEN_FILES = 64, 1024, 16
 
 # How long a count of the user's threads is cached.
