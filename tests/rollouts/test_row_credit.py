@@ -176,7 +176,9 @@ def test_row_credit_gdpo_takes_the_components_of_episodes_of_several_steps():
     settings = CreditSettings("gdpo", options={"normalize_batch": False})
     RowCredit(settings, weights={"rubric_0": 1.0}).add(list(zip(rollouts, rows, strict=True)))
     assert [row["components"]["rubric_0"] for row in rows] == [3.0, 1.0]
-    assert [row["steps"][0]["advantage"] for row in rows] == pytest.approx([1.0, -1.0], abs=1e-3)
+    assert [row["steps"][0]["advantage"] for row in rows] == pytest.approx(
+        [0.5**0.5, -(0.5**0.5)], abs=1e-6
+    )
 
 
 def test_row_credit_accepts_lone_surrogates():
