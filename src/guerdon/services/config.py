@@ -22,12 +22,7 @@ from pydantic import (
 
 from guerdon._http import shown_url
 from guerdon._problems import Place, problems_of
-from guerdon.errors import (
-    InvalidArgumentError,
-    RewardConfigError,
-    ServiceError,
-    ServiceUnavailableError,
-)
+from guerdon.errors import InvalidArgumentError, RewardConfigError, ServiceError
 
 __all__ = ["McpService", "OpenAIService", "ServiceTool", "share_limits"]
 
@@ -344,12 +339,11 @@ def read_secret(variable: str, user: str, *, service: str = "", in_header: bool 
         in_header: Whether it is sent in an HTTP header.
 
     Raises:
-        ServiceUnavailableError: It isn't set.
-        ServiceError: It can't be sent.
+        ServiceError: It isn't set, or can't be sent.
     """
     value = os.environ.get(variable)
     if not value:
-        raise ServiceUnavailableError(
+        raise ServiceError(
             f"{user} needs the environment variable {variable}, which isn't set", service=service
         )
     # The HTTP client would reject it, too, and repeat it in its error.
