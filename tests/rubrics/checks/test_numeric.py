@@ -451,6 +451,13 @@ def test_numeric_answer_rejects_what_is_no_number(value):
         NumericAnswer(value)
 
 
+@pytest.mark.parametrize("number", ["1/3", "0.33"])
+@pytest.mark.parametrize("answer", ["1/3 ≈ 0.33", r"x = \frac13 \approx 0.33"])
+def test_numeric_answer_takes_the_exact_and_the_rounded_number(answer, number):
+    assert NumericAnswer(number)(f"Answer: {answer}", None) == 1.0
+    assert NumericAnswer("0.3")(f"Answer: {answer}", None) == 0.0
+
+
 def test_numeric_answer_explains_a_difference_with_the_units():
     score = NumericAnswer("5 km").score("A: 5 m", None)
     assert (score.value, score.reason) == (0.0, "found 5 m, wanted 5 km")

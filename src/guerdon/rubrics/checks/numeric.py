@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +20,7 @@ from guerdon.types.reasoning import REASONING_TAGS
 
 __all__ = ["NumericAnswer"]
 
+_APPROXIMATELY = re.compile(r"≈|\\approx(?![a-z])")
 _READABLE = (
     r"a number, or a text that is one (72, $1,234.50, 1/2, 50%) or states it in \boxed{…} or on an "
     "answer line (A: 72, #### 72)"
@@ -92,14 +94,24 @@ class NumericAnswer(ExpectedAnswer):
         if answer is None:
             self.explain("no answer is stated: no answer line, box or bare number")
             return 0.0
-        stated = read_quantity(answer)
-        if stated is None:
+        stated = _numbers_in(answer)
+        if not stated:
             self.explain("the answer %.80r is not one number", answer)
             return 0.0
-        if stated == wanted or _agree(stated, wanted, self.tolerance):
-            return 1.0
-        self.explain("found %s, wanted %s", stated, wanted)
+        for number in stated:
+            if number == wanted or _agree(number, wanted, self.tolerance):
+                return 1.0
+        self.explain("found %s, wanted %s", stated[-1], wanted)
         return 0.0
+
+
+def _numbers_in(answer: str) -> list[Quantity]:
+    """The number of an answer; of `1/3 ≈ 0.33` the exact and the rounded one."""
+    number = read_quantity(answer)
+    if number is not None:
+        return [number]
+    members = [*map(read_quantity, _APPROXIMATELY.split(answer))]
+    return [member for member in members if member] if members[-1] else []
 
 
 def _agree(stated: Quantity, wanted: Quantity, tolerance: float) -> bool:

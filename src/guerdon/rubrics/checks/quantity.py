@@ -96,9 +96,9 @@ _PAIRS = {"(": ")", "[": "]", "<": ">", "«": "»", "【": "】", "「": "」", 
           '"': '"', "'": "'", "“": "”", "‘": "’"}  # fmt: skip
 _WITHOUT_SEPARATORS = str.maketrans("", "", ",\u2009\u202f")
 _ANNOTATION = re.compile(r"<<[^<>]*>>")
-_EQUAL = re.compile(r"==?|≈")
+_EQUAL = re.compile(r"==?")
 _NOT_ONE_CHAIN = re.compile(
-    r"[;\n<>!≠≤≥?]|[.!]\s|\\[lgn]eq?\b|\b(?:and|or|so|then|but)\b|[0-9)]\s+[A-Za-z]\s*$"
+    r"[;\n<>!≠≤≥≈?]|[.!]\s|\\[lgn]eq?\b|\b(?:and|or|so|then|but)\b|[0-9)]\s+[A-Za-z]\s*$"
 )
 _REMARK = re.compile(
     r"(?:[.!?;,]\s+|\s-\s+)((?:I|[A-Za-z]{2,})\b[^0-9]*)\Z|\s+(because\s[^0-9]*)\Z"
@@ -257,8 +257,10 @@ def _undecorated(text: str) -> str:
         if text.endswith(".") and not text.endswith(".."):
             text = text[:-1]
         closing = _PAIRS.get(text[:1])
-        if closing and text.endswith(closing) and closing not in text[1:].strip(closing):
-            text = text[1:-1]
+        inner = text[1:-1]
+        # (1,234) may be a pair.
+        if closing and text.endswith(closing) and closing not in inner.strip(closing):
+            text = text if "," in inner and closing in ")]" else inner
         text = _HEDGE.sub("", text)
         if text == before:
             break
