@@ -105,14 +105,15 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
             "have `tool_calls`, as a turn of a recorded conversation has"
         )
     calls = [openai_call(call) for call in calls]
-    older = field_of(field_of(action, "raw"), "function_call")
-    unread = unread_call(field_of(action, "content"), calls, older)
+    others = field_of(field_of(action, "raw"), "model_extra")
+    unread = unread_call(field_of(action, "content"), calls, others)
     if unread is not None:
         raise MissingInputError(f"the action has {unread}")
-    if not calls:
-        return []
     after = field_of(field_of(observation, "metadata"), "messages")
     answers = [each for each in read_messages(after or []) if each.role == "tool"]
+    if not calls:
+        _check_answers(action, answers)
+        return []
     missing = None if is_done(observation) and not answers else "transport_error"
     return [
         _read_call(
@@ -120,6 +121,18 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
         )
         for call, answer in zip(calls, _answers_of(calls, answers), strict=True)
     ]
+
+
+def _check_answers(action: Any, answers: Sequence[Message]) -> None:
+    """Check that what follows a turn without calls answers earlier ones."""
+    if answers:
+        earlier = field_of(action, "history") or ()
+        ids = {call.get("id") for each in earlier for call in each.tool_calls or ()} - {None}
+        if unasked := [each.text for each in answers if each.tool_call_id not in ids]:
+            raise MissingInputError(
+                "the action has a tool call in a format that isn't read: no call, but a result, "
+                f"{unasked[0]!r:.100}"
+            )
 
 
 def _answers_of(
