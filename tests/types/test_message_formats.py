@@ -298,7 +298,7 @@ def test_read_messages_names_the_place_of_a_message_in_what_was_given():
 def test_result_without_a_call_makes_the_row_of_a_tool_rubric_invalid(id):
     result = {"role": "tool", "content": "booked", "tool_call_id": id}
     for rubric in CalledTool("book"), CallBudget(0), ToolErrors():
-        assert "no call, but a result, 'booked'" in score(
+        assert "it has no call, but a result, 'booked'" in score(
             rubric, [USER, says("book!"), result, DONE]
         )
     late = [

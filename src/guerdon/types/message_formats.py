@@ -25,24 +25,13 @@ CALLS = ("tool_use", "toolUse", "tool_call", "tool-call", "function_call", "func
 GEMINI = ("function_response", "functionResponse")
 RESULTS = ("tool_result", "toolResult", "tool-result", "call_output", *GEMINI)
 INNER = ("function", "custom", *CALLS, *RESULTS)
-# The types, or keys, of parts that are no calls; those with a text in them aren't, either.
-DATA = {
-    *("refusal", "image", "image_url", "input_image", "output_image", "audio", "audio_url"),
-    *("input_audio", "output_audio", "video", "video_url", "input_video", "file", "input_file"),
-    *(
-        "document",
-        "inlineData",
-        "inline_data",
-        "fileData",
-        "file_data",
-        "citation",
-        "citationsContent",
-    ),
-    *("source-url", "source-document", "step-start", "cachePoint", "container_upload"),
-}
-# The fields of messages with calls that aren't read, in lower case and without underscores.
-FIELDS = {"toolcall", "toolcalls", "tooluse", "tooluses", "toolinvocations", "functioncall"}
-FIELDS |= {"functioncalls", "invalidtoolcalls"}
+# The types, or keys, of parts that are no calls, beside those of text.
+DATA = re.compile(
+    r"refusal|(?:input_|output_)?(?:image|audio|video|file|document)(?:_url)?|citation\w*|cachePoint"
+    r"|(?:inline|file)(?:_d|D)ata|source-\w+|step-start|container_upload"
+)
+# The names of a message's fields with calls that aren't read.
+FIELDS = re.compile(r"(?i)(?:invalid_)?(?:tool|function)_?(?:call|use|invocation)s?")
 # The roles of Gemini, OpenAI's older format and Llama.
 ROLES = {"model": "assistant", "function": "tool", "ipython": "tool"}
 # The names of the fields in calls and results, in the order in which they are looked up.
@@ -70,8 +59,11 @@ ANY_MARK = re.compile(
     r"<(?<!`<)(?:[|｜]?(?:start_|\w+:)?(?:tool|function)[_▁]?(?:call|use>|code>)|\|python_tag\|>"
     r"|function=|invoke name=|\|(?:channel|start)\|>\w+ to=|｜DSML｜|\|(?:action_start|plugin)\|>"
     r"|\|START_ACTION\|>)"
-    r"|\A\s*(?:functools\[|\[[A-Za-z_][\w.]*\(\w+=|\{\s*\"name\":\s*\"[\w.-]+\",\s*"
-    r"\"(?:parameters|arguments)\":\s*\{)"
+)
+# The beginnings of answers that are calls as a whole.
+BARE_CALL = re.compile(
+    r"\A\s*(?:functools\[|\[[A-Za-z_][\w.]*\(\w+=|"
+    r'\{\s*"name":\s*"[\w.-]+",\s*"(?:parameters|arguments)":\s*\{)'
 )
 
 
@@ -401,14 +393,13 @@ def unread_call(
     """
     unread = [call for call in calls or () if not is_openai_call(call)]
     for name, value in (others or {}).items():
-        if value and name.replace("_", "").lower() in FIELDS:
+        if value and FIELDS.fullmatch(name):
             unread.append(value)
     if isinstance(content, list):
         unread += [part for part in content if not _is_data(part)]
     if not unread and not calls:
-        text = joined_text(content).replace(MISTRAL, HERMES)
-        if ANY_MARK.search(text):
-            unread += ANY_MARK.findall(split_reasoning(text)[1])
+        text = split_reasoning(joined_text(content).replace(MISTRAL, HERMES))[1]
+        unread += BARE_CALL.findall(text) or ANY_MARK.findall(text)
     return f"a tool call in a format that isn't read: {shown(unread[0])}" if unread else None
 
 
@@ -416,4 +407,5 @@ def _is_data(part: Any) -> bool:
     """Whether a part of a content is known to be no call."""
     if is_text_part(part) or is_reasoning_part(part) or _is_of(RESULTS, part):
         return True
-    return part["type"] in DATA if "type" in part else not DATA.isdisjoint(part)
+    names = [part["type"]] if part.get("type") else part
+    return any(DATA.fullmatch(str(name)) for name in names)

@@ -113,7 +113,6 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
     answers = [each for each in read_messages(after or []) if each.role == "tool"]
     if not calls:
         _check_answers(action, answers)
-        return []
     missing = None if is_done(observation) and not answers else "transport_error"
     return [
         _read_call(
@@ -125,13 +124,15 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
 
 def _check_answers(action: Any, answers: Sequence[Message]) -> None:
     """Check that what follows a turn without calls answers earlier ones."""
-    if answers:
-        earlier = field_of(action, "history") or ()
-        ids = {call.get("id") for each in earlier for call in each.tool_calls or ()} - {None}
-        if unasked := [each.text for each in answers if each.tool_call_id not in ids]:
+    from guerdon.types.message import read_messages
+
+    history = read_messages(field_of(action, "history") or []) if answers else []
+    ids = {call.get("id") for message in history for call in message.tool_calls or ()} - {None}
+    for answer in answers:
+        if answer.tool_call_id not in ids:
             raise MissingInputError(
-                "the action has a tool call in a format that isn't read: no call, but a result, "
-                f"{unasked[0]!r:.100}"
+                "the action has a tool call in a format that isn't read: it has no call, but a "
+                f"result, {answer.text!r:.100}"
             )
 
 
