@@ -102,6 +102,13 @@ FORMATS = {
         ),
         tool(),
     ],
+    "glm": [
+        says(
+            "<tool_call>book\n<arg_key>flight</arg_key>\n<arg_value>HAT170</arg_value>\n"
+            "<arg_key>bags</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"
+        ),
+        tool(),
+    ],
     "mistral": [says(f"[TOOL_CALLS] [{HERMES}]"), tool()],
     "mistral, arguments": [says(f"[TOOL_CALLS]book[CALL_ID]a1[ARGS]{TEXT}</s>"), tool()],
     "llama": [says(f"<|python_tag|>{HERMES}<|eom_id|>"), {"role": "ipython", "content": "%"}],
@@ -317,6 +324,12 @@ def test_result_without_a_call_makes_the_row_of_a_tool_rubric_invalid(id):
 )
 def test_parts_of_data_are_no_calls(part):
     assert score(CallBudget(0), [USER, says([part])]) == 1.0
+
+
+def test_read_messages_a_custom_tool_receives_its_text_as_input():
+    call = {"id": "1", "type": "custom", "custom": {"name": "book", "input": "HAT170"}}
+    messages = [USER, calls(call), tool(tool_call_id="1"), DONE]
+    assert score(CalledTool("book", {"input": "HAT170"}), messages) == 1.0
 
 
 def test_message_that_was_not_read_by_read_messages_is_refused_by_tool_rubrics():
