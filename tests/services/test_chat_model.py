@@ -215,11 +215,12 @@ def test_chat_model_raises_on_a_refusal_and_a_filter():
 
 
 def test_chat_model_joins_content_in_parts():
-    parts = [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]
+    parts = [{"type": "thinking", "thinking": "c"}, {"type": "text", "text": "a"},
+             {"type": "image"}, {"type": "text", "text": "b"}]  # fmt: skip
     script = [Replied(choice={"message": {"content": parts}}),
               Replied(choice={"message": {"content": None}}, finish_reason="length")]  # fmt: skip
     with ScriptedModel(script) as model, chat_with(model) as chat:
-        assert ask(chat).text == "ab"
+        assert ask(chat).text == "a\nb"
         assert (ask(chat).text, chat.usage.calls) == ("", 2)
 
 

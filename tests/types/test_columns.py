@@ -80,6 +80,7 @@ def test_rollout_from_row_reads_the_roles_of_sharegpt():
         ({"prompt": "a", "completion": [USER]}, "no assistant turn to score"),
         ({"prompt": "a", "completions": ["b", "c"]}, "its columns are prompt, completions$"),
         ({"conversations": [{"from": "bot", "value": "a"}]}, "`from` must be one of .* got 'bot'"),
+        ({"conversations": [{"from": "gpt", "content": ""}]}, r"conversations\[0\] has no `value`"),
         ({"conversations": [{"from": "human", "value": "a"}]}, "no assistant turn to score"),
         ({"conversations": 3}, "`conversations` must be a text or messages"),
     ],

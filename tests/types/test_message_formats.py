@@ -102,6 +102,13 @@ FORMATS = {
         ),
         tool(),
     ],
+    "glm": [
+        says(
+            "<tool_call>book\n<arg_key>flight</arg_key>\n<arg_value>HAT170</arg_value>\n"
+            "<arg_key>bags</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"
+        ),
+        tool(),
+    ],
     "mistral": [says(f"[TOOL_CALLS] [{HERMES}]"), tool()],
     "mistral, arguments": [says(f"[TOOL_CALLS]book[CALL_ID]a1[ARGS]{TEXT}</s>"), tool()],
     "llama": [says(f"<|python_tag|>{HERMES}<|eom_id|>"), {"role": "ipython", "content": "%"}],
@@ -175,6 +182,19 @@ def test_read_messages_reads_what_it_has_written(between):
         calls({"function": {"name": None}}),
         {"role": "assistant", "content": None, "function_call": {"arguments": "{}"}},
         says([{"type": "tool_use", "input": {}}]),
+        says([{"type": "computer_call", "name": "book"}]),
+        says([{"type": "text", "text": "Hi"}, {"type": "web_search_call", "id": "1"}]),
+        says([{"type": "tool-book", "toolCallId": "1", "input": ARGUMENTS}]),
+        says([USE | {"type": "text"}, {"executableCode": {"code": "book()"}}]),
+        says([{"type": "hologram", "data": 1}]),
+        says('<functioncall> {"name": "book"}'),
+        says('<｜DSML｜function_calls>\n<｜DSML｜invoke name="book">'),
+        says("<|start|>assistant to=functions.book<|channel|>commentary json<|message|>{}"),
+        says('<|START_ACTION|>[{"tool_name": "book"}]<|END_ACTION|>'),
+        says('{"name": "book", "parameters": {"flight": "HAT170"}}'),
+        says('[book(flight="HAT170")]'),
+        says("Booking.") | {"toolInvocations": [{"toolName": "book"}]},
+        says("Booking.") | {"tool_call": OLDER},
     ],
 )
 def test_read_messages_calls_in_an_unknown_format_make_the_row_of_a_tool_rubric_invalid(message):
@@ -279,6 +299,37 @@ def test_read_messages_names_the_place_of_a_message_in_what_was_given():
     messages = [says([USE]), user([RESULT, RESULT]), {"role": "robot"}]
     with pytest.raises(RolloutError, match=r"messages\[2\]\.role: .* not 'robot'"):
         Rollout.from_row({"messages": messages})
+
+
+@pytest.mark.parametrize("id", [None, "1"])
+def test_result_without_a_call_makes_the_row_of_a_tool_rubric_invalid(id):
+    result = {"role": "tool", "content": "booked", "tool_call_id": id}
+    for rubric in CalledTool("book"), CallBudget(0), ToolErrors():
+        assert "it has no call, but a result, 'booked'" in score(
+            rubric, [USER, says("book!"), result, DONE]
+        )
+    late = [
+        USER,
+        calls(openai()),
+        tool(tool_call_id="1"),
+        says("Wait."),
+        tool(tool_call_id="1"),
+        DONE,
+    ]
+    assert score(CallBudget(1), late) == 1.0
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "refusal"}, {"type": "image_url"}, {"inlineData": {}}, {"text": "Hi"}]
+)
+def test_parts_of_data_are_no_calls(part):
+    assert score(CallBudget(0), [USER, says([part])]) == 1.0
+
+
+def test_read_messages_a_custom_tool_receives_its_text_as_input():
+    call = {"id": "1", "type": "custom", "custom": {"name": "book", "input": "HAT170"}}
+    messages = [USER, calls(call), tool(tool_call_id="1"), DONE]
+    assert score(CalledTool("book", {"input": "HAT170"}), messages) == 1.0
 
 
 def test_message_that_was_not_read_by_read_messages_is_refused_by_tool_rubrics():

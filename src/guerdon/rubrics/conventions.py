@@ -31,6 +31,7 @@ _OF_VERIFIERS = {"answer", "info", "parser", "prompt", "state", "task"}
 _ANSWERS = {
     *("answer", "answers", "correct_answer", "expected", "expected_answer", "gold", "ground_truth"),
     *("ground_truths", "gt", "label", "labels", "reference", "solution", "solutions", "target"),
+    *("expected_output", "gold_answer", "reference_answer", "truth", "y_true"),
 }
 _TEXTS = {
     *("answer", "generated_text", "generation", "input", "model_output", "output", "outputs"),

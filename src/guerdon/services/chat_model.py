@@ -32,6 +32,7 @@ from guerdon.errors import (
 )
 from guerdon.rubrics.judge.template import as_text
 from guerdon.services.config import OpenAIService, fits_header, read_secret
+from guerdon.types.content import joined_text
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -407,11 +408,9 @@ def _base_url(endpoint: str) -> tuple[str, dict[str, str]]:
 
 
 def _content(content: Any) -> str:
-    if isinstance(content, list):  # in parts
-        return "".join(part["text"] for part in content if part.get("type") == "text")
-    if content is not None and not isinstance(content, str):
+    if content is not None and not isinstance(content, str | list):
         raise TypeError(f"the content is {type(content).__name__}")
-    return content or ""
+    return joined_text(content)
 
 
 def _tokens(usage: Any) -> tuple[int | None, int | None]:

@@ -113,4 +113,9 @@ def _openai(place: int, turn: Any) -> Any:
             f"conversations[{place}]: `from` must be one of {', '.join(ROLES)}, got "
             f"{reprlib.repr(turn['from'])}"
         )
-    return {**rest, "role": ROLES[turn["from"]], "content": turn.get("value")}
+    if "value" not in turn:
+        raise InvalidArgumentError(f"conversations[{place}] has no `value`: {reprlib.repr(turn)}")
+    value = turn["value"]
+    if turn["from"] == "function_call" and str(value).lstrip()[:1] in ("{", "["):  # as of Hermes
+        value = f"<tool_call>{value}</tool_call>"
+    return {**rest, "role": ROLES[turn["from"]], "content": value}

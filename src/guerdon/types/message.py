@@ -194,7 +194,7 @@ def _tool_problems(messages: list[Message]) -> list[str]:
     open_calls: dict[str, list[tuple[str, int]]] = {}
     for place, message in enumerate(messages):  # for every rollout: the usual message costs little
         if message.role == "assistant":
-            unread = unread_call(message.content, message.tool_calls, message.get("function_call"))
+            unread = unread_call(message.content, message.tool_calls, message.model_extra)
             problems += [] if unread is None else [f"messages[{place}]: {unread}"]
             for call in filter(is_openai_call, message.tool_calls or ()):
                 name = call["function"]["name"]

@@ -7,11 +7,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from guerdon._validation import shown
 from guerdon.types.content import (
     is_reasoning_part,
+    is_text_part,
     joined_text,
     reasoning_of,
     text_or_parts,
@@ -22,7 +24,14 @@ from guerdon.types.reasoning import split_reasoning
 CALLS = ("tool_use", "toolUse", "tool_call", "tool-call", "function_call", "functionCall")
 GEMINI = ("function_response", "functionResponse")
 RESULTS = ("tool_result", "toolResult", "tool-result", "call_output", *GEMINI)
-INNER = ("function", *CALLS, *RESULTS)
+INNER = ("function", "custom", *CALLS, *RESULTS)
+# The types, or keys, of parts that are no calls, beside those of text.
+DATA = re.compile(
+    r"refusal|(?:input_|output_)?(?:image|audio|video|file|document)(?:_url)?|citation\w*|cachePoint"
+    r"|(?:inline|file)(?:_d|D)ata|source-\w+|step-start|container_upload"
+)
+# The names of a message's fields with calls that aren't read.
+FIELDS = re.compile(r"(?i)(?:invalid_)?(?:tool|function)_?(?:call|use|invocation)s?")
 # The roles of Gemini, OpenAI's older format and Llama.
 ROLES = {"model": "assistant", "function": "tool", "ipython": "tool"}
 # The names of the fields in calls and results, in the order in which they are looked up.
@@ -39,12 +48,22 @@ MISTRAL, HERMES, LLAMA = "[TOOL_CALLS]", "<tool_call>", "<|python_tag|>"
 CALL_MARK = re.compile(r"<(?<!`<)(?:tool_call>|\|python_tag\|>)")
 CALL_END = re.compile(r"</tool_call>|\[/TOOL_CALLS\]|</s>|<\|(?:eom_id|eot_id|im_end)\|>")
 MISTRAL_MARKS = re.compile(r"\[CALL_ID\]\w+|\[ARGS\]")
-PARAMETER = re.compile(r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+PARAMETER = re.compile(
+    r"<(?:parameter=|arg_key>)([^<>]+)(?:>\n?|</arg_key>\s*<arg_value>)(.*?)"
+    r"\n?</(?:parameter|arg_value)>",
+    re.DOTALL,
+)
 RESPONSE = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
 # Also the marks of formats that aren't read.
 ANY_MARK = re.compile(
-    r"<(?<!`<)(?:tool_call>|\|python_tag\|>|function=|function_calls>|invoke name=|\|tool_call"
-    r"|｜tool▁call|\|channel\|>commentary to=|\|action_start\|>|\|plugin\|>)"
+    r"<(?<!`<)(?:[|｜]?(?:start_|\w+:)?(?:tool|function)[_▁]?(?:call|use>|code>)|\|python_tag\|>"
+    r"|function=|invoke name=|\|(?:channel|start)\|>\w+ to=|｜DSML｜|\|(?:action_start|plugin)\|>"
+    r"|\|START_ACTION\|>)"
+)
+# The beginnings of answers that are calls as a whole.
+BARE_CALL = re.compile(
+    r"\A\s*(?:functools\[|\[[A-Za-z_][\w.]*\(\w+=|"
+    r'\{\s*"name":\s*"[\w.-]+",\s*"(?:parameters|arguments)":\s*\{)'
 )
 
 
@@ -110,6 +129,8 @@ def openai_call(call: Any) -> Any:
     name, arguments = _first(fields, NAMES), _first(fields, ARGUMENTS)
     if not isinstance(name, str) or not isinstance(arguments, str | Mapping | None):
         return call
+    if "custom" in str(call.get("type")) and isinstance(arguments, str):  # not JSON
+        arguments = {"input": arguments}
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments or {}, ensure_ascii=False, default=str)
     function = {"name": name, "arguments": arguments or "{}"}
@@ -148,8 +169,9 @@ def calls_of_text(text: str) -> list[Any]:
 
 
 def _calls_of(text: str) -> list[Any]:
-    if text.startswith("<function="):  # of Qwen3-Coder
-        name = text.removeprefix("<function=").partition(">")[0]
+    if text.startswith("<function=") or re.match(r"[\w.-]+\s*(?:<arg_key>|\Z)", text):
+        # of Qwen3-Coder and of GLM
+        name = re.split("[<>]", text.removeprefix("<function="))[0]
         value: Any = {key: _value(each) for key, each in PARAMETER.findall(text)}
     else:
         text = MISTRAL_MARKS.sub("", text)
@@ -167,7 +189,7 @@ def _calls_of(text: str) -> list[Any]:
 
 def _value(text: str) -> Any:
     """The value of JSON or of Python in a text, else the text."""
-    for read in (json.loads, ast.literal_eval):
+    for read in (partial(json.loads, strict=False), ast.literal_eval):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             return read(text)
     return text
@@ -352,8 +374,15 @@ def _find_call(result: dict[str, Any], waiting: list[Any]) -> None:
 # What isn't read ----------------------------------------------------------------------------------
 
 
-def unread_call(content: Any, calls: Any = (), function_call: Any = None) -> str | None:
-    """Describe a call of an assistant's message that is in none of the formats that are read.
+def unread_call(
+    content: Any, calls: Any = (), others: Mapping[str, Any] | None = None
+) -> str | None:
+    """Describe what is or may be a call of an assistant's message in none of the formats.
+
+    Args:
+        content: The content of the message.
+        calls: Its ``tool_calls``.
+        others: Its fields that OpenAI's format doesn't have.
 
     Example:
         >>> from guerdon.types.message_formats import unread_call
@@ -363,11 +392,20 @@ def unread_call(content: Any, calls: Any = (), function_call: Any = None) -> str
         "a tool call in a format that isn't read: {'id': '1'}"
     """
     unread = [call for call in calls or () if not is_openai_call(call)]
-    unread += [] if function_call is None else [function_call]
+    for name, value in (others or {}).items():
+        if value and FIELDS.fullmatch(name):
+            unread.append(value)
     if isinstance(content, list):
-        unread += [part for part in content if _is_of(CALLS, part)]
+        unread += [part for part in content if not _is_data(part)]
     if not unread and not calls:
-        text = joined_text(content).replace(MISTRAL, HERMES)
-        if ANY_MARK.search(text):
-            unread += ANY_MARK.findall(split_reasoning(text)[1])
+        text = split_reasoning(joined_text(content).replace(MISTRAL, HERMES))[1]
+        unread += BARE_CALL.findall(text) or ANY_MARK.findall(text)
     return f"a tool call in a format that isn't read: {shown(unread[0])}" if unread else None
+
+
+def _is_data(part: Any) -> bool:
+    """Whether a part of a content is known to be no call."""
+    if is_text_part(part) or is_reasoning_part(part) or _is_of(RESULTS, part):
+        return True
+    names = [part["type"]] if part.get("type") else part
+    return any(DATA.fullmatch(str(name)) for name in names)

@@ -296,7 +296,7 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
     """Return the messages of a row, which must include a played turn."""
     given = row["messages"]
     given = given.tolist() if hasattr(given, "tolist") else given  # an array of pandas
-    if not isinstance(given, list) or not given:
+    if not isinstance(given, list | tuple) or not given:
         raise InvalidArgumentError(
             f"`messages` must be a non-empty list of {{role, content}}, got {reprlib.repr(given)}"
         )

@@ -105,14 +105,14 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
             "have `tool_calls`, as a turn of a recorded conversation has"
         )
     calls = [openai_call(call) for call in calls]
-    older = field_of(field_of(action, "raw"), "function_call")
-    unread = unread_call(field_of(action, "content"), calls, older)
+    others = field_of(field_of(action, "raw"), "model_extra")
+    unread = unread_call(field_of(action, "content"), calls, others)
     if unread is not None:
         raise MissingInputError(f"the action has {unread}")
-    if not calls:
-        return []
     after = field_of(field_of(observation, "metadata"), "messages")
     answers = [each for each in read_messages(after or []) if each.role == "tool"]
+    if not calls:
+        _check_answers(action, answers)
     missing = None if is_done(observation) and not answers else "transport_error"
     return [
         _read_call(
@@ -120,6 +120,20 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
         )
         for call, answer in zip(calls, _answers_of(calls, answers), strict=True)
     ]
+
+
+def _check_answers(action: Any, answers: Sequence[Message]) -> None:
+    """Check that what follows a turn without calls answers earlier ones."""
+    from guerdon.types.message import read_messages
+
+    history = read_messages(field_of(action, "history") or []) if answers else []
+    ids = {call.get("id") for message in history for call in message.tool_calls or ()} - {None}
+    for answer in answers:
+        if answer.tool_call_id not in ids:
+            raise MissingInputError(
+                "the action has a tool call in a format that isn't read: it has no call, but a "
+                f"result, {answer.text!r:.100}"
+            )
 
 
 def _answers_of(

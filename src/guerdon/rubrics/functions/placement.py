@@ -5,27 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from guerdon.types.evaluate_result import StepOutput
 
 __all__ = ["Misfit"]
-
-Problem: TypeAlias = Literal[
-    "no such step",
-    "text for a number",
-    "message index",
-    "two outputs for one step",
-    "two steps of one number",
-    "step without a number",
-    "step id that is not text",
-    "no result",
-    "no recorded steps",
-    "result without a rollout",
-    "rollout not asked for",
-    "rollout asked for twice",
-    "failed episode",
-]
 
 _NUMBER = re.compile(r" *(-?\d{1,9}) *")
 
@@ -49,7 +33,7 @@ class Misfit:
         step_index: The index in the result, if it concerns one.
     """
 
-    problem: Problem
+    problem: str
     text: str
     rollout: Hashable = None
     step_index: int | str | None = None
