@@ -20,6 +20,7 @@ REASONING_TAGS: tuple[str, ...] = (
     "[THINK]…[/THINK]",
     "◁think▷…◁/think▷",
     "<|START_THINKING|>…<|END_THINKING|>",
+    "<|begin_of_thought|>…<|end_of_thought|>",
     "<|channel|>analysis<|message|>…<|channel|>final<|message|>",
 )
 """The tags around reasoning that language models write, by default."""
@@ -70,7 +71,7 @@ def split_reasoning(text: str, tags: Sequence[str] = REASONING_TAGS) -> tuple[st
             answer.append(text[start : mark.start()])
             closing = opened
         else:  # a lone closing tag: all before it is reasoning
-            reasoning = [*reasoning, *answer, text[start : mark.start()]]
+            reasoning += [*answer, text[start : mark.start()]]
             answer = []
         start = mark.end()
     (reasoning if closing else answer).append(text[start:])
