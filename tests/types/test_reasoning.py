@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from guerdon.errors import InvalidArgumentError
 from guerdon.types import REASONING_TAGS, split_reasoning
 from guerdon.types.reasoning import check_reasoning_tags
+from tests.hostile import linear_time
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,7 @@ from guerdon.types.reasoning import check_reasoning_tags
         ("<think>a</think>b</think>5", "a\nb", "5"),
         ("<reasoning>7</reasoning>\n<answer>9</answer>", "7", "<answer>9</answer>"),
         ("[THINK]7[/THINK]9", "7", "9"),
+        ("<|begin_of_thought|>7<|end_of_thought|>9", "7", "9"),
         ("◁think▷7◁/think▷9", "7", "9"),
         ("<seed:think>7</seed:think>9", "7", "9"),
         ("<|START_THINKING|>7<|END_THINKING|>9", "7", "9"),
@@ -58,3 +60,9 @@ def test_split_reasoning_loses_no_character_but_tags_and_space(text):
 def test_check_reasoning_tags_rejects_what_is_no_list_of_tags(tags):
     with pytest.raises(InvalidArgumentError, match="`reasoning_tags` must"):
         check_reasoning_tags("reasoning_tags", tags)
+
+
+@pytest.mark.parametrize("text", ["</think>", "<think></think>", "x</think>", "</think>`"])
+def test_split_reasoning_takes_linear_time_on_hostile_text(text):
+    with linear_time():
+        split_reasoning(text * 10**5)

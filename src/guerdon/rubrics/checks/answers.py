@@ -54,7 +54,7 @@ _CONDITION = re.compile(
 _HYPOTHESIS = re.compile(r"(?i)\bif\b[^.!?]*\Z")
 _CORRECTION = re.compile(r"(?i)\b(?:wait|correct(?:ion|ed)|sorry|oops|mistake)\b[^.!?]*\Z")
 _RETRACTION = re.compile(
-    r"(?i)[\s*_]*(?:(?:oh|wait|hmm)\W{1,4})?(?:nope?(?:\s*[,.!:…—–]|\s+-|\s+wait\b|\s*$)"
+    r"(?i)[\s*_]*(?:(?:oh|wait|hmm)\W{1,4})?(?:no(?:pe)?(?:\s*[,.!:…—–]|\s+-|\s+wait\b|\s*$)"
     r"|(?:that|this|it)(?:['’]s|\s(?:is|was))\s(?:not\s(?:right|correct)|wrong|incorrect))"
 )
 _BEFORE = 40  # how many characters before a label are looked at
@@ -313,7 +313,7 @@ def _label_at(line: str, place: int, begin: int) -> re.Match[str] | None:
     before = line[max(opening.start() - _BEFORE, 0) : opening.start()]
     if label["weak"] or (label["says"] and _CONDITION.search(before)):
         return None
-    if "would" in (label["says"] or "") and _HYPOTHESIS.search(line[:place], max(place - 200, 0)):
+    if "would" in (label["says"] or "") and _HYPOTHESIS.search(line, max(place - 200, 0), place):
         return None
     in_sentence = (label["says"] and opening["article"]) or _BOUNDARY.search(before)
     return label if in_sentence else None

@@ -26,7 +26,7 @@ _MARKED = re.compile(
 _SECOND = re.compile(
     r"\s*[.,]?\s*(?:(?:and|or|no,?)\s|[/&+(])?\s*\(?[A-Za-z]\)?\s*(?:$|[,;./&)]|and\s|or\s)"
 )
-_WRONG = re.compile(r"(?i)\W*(?:[\w ]{1,60} )?(?:incorrect|wrong|not (?:correct|right))\b")
+_WRONG = re.compile(r"(?i)\W*(?:[\w -]{1,60} )?(?:incorrect|wrong|not (?:correct|right))\b")
 _LETTER = re.compile(r"\(?[A-Z]\)?")
 _LETTER_BEHIND = re.compile(r"(?P<text>.+\S)\s*[(\[](?P<label>[A-Z])[)\]]")
 _LABEL = re.compile("[A-Z]|[0-9]{1,2}")
@@ -187,7 +187,7 @@ def _read(text: str, options: Mapping[str, str], *, in_prose: bool = False) -> s
     other = _named(rest, options)
     if label == "A" and marked["mark"] == ":" and _LETTER.fullmatch(rest):
         return rest.strip("()")  # "A: B" answers with B
-    is_wrong = other is None and marked["mark"] in tuple(".:,;)–—-") and _WRONG.match(rest)
+    is_wrong = other is None and marked["mark"][:1] in ".:,;)–—-" and _WRONG.match(rest)
     if is_wrong or other not in (None, label) or _SECOND.match(f"{marked['mark']} {rest}"):
         return ""
     is_word = rest and not marked["mark"] and not marked["close"]

@@ -87,10 +87,10 @@ _POWER = re.compile(
 )
 _RAISE = str.maketrans("0123456789-", _SUPERSCRIPTS)
 _RAISED = re.compile(rf"(?<=[0-9])([{_SUPERSCRIPTS}]+)")
-_UNIT_POWER = re.compile(r"(?<=[A-Za-z.])\s*\^\s*(?:(-?[1-4])(?![0-9])|\{\s*(-?[1-4])\s*\})")
+_UNIT_POWER = re.compile(r"(?<=[A-Za-z.])\s*\^\s*(?:(-?[1-3])(?![0-9])|\{\s*(-?[1-3])\s*\})")
 _HEDGE = re.compile(
     r"\A(?:(?:about|approximately|approx\.?|roughly|around|nearly|almost|exactly|precisely|only|just"
-    r"|equal to|a total of|it(?: is|['’]s))\s+|\(?[A-J]\)\s+|[≈~→]\s*)",
+    r"|equal to|a total of)\s+|\(?[A-J]\)\s+|[≈~→]\s*)",
     re.IGNORECASE,
 )
 _EMOJI = re.compile(  # not of ✗, ✘ and ❌
@@ -138,9 +138,10 @@ _NUMBER_WORDS = _words(
 )
 _WRONG = _words("wrong incorrect false mistaken")
 _NOT_UNITS = _NUMBER_WORDS | _words(
-    "wrong incorrect false mistaken or and to than plus minus not but is are was if squared cubed factorial pi sqrt am pm a.m."
-    " p.m. a.m p.m st nd rd th january february march april may june july august september october"
-    " november december jan feb mar apr jun jul aug sep sept oct nov dec"
+    "wrong incorrect false mistaken or and to than plus minus not but is are was if squared cubed"
+    " factorial pi sqrt am pm a.m. p.m. a.m p.m st nd rd th january february march april"
+    " may june july august september october november december"
+    " jan feb mar apr jun jul aug sep sept oct nov dec"
 )
 _SECOND_ANSWERS = _words("or and to plus minus not but times maybe perhaps possibly otherwise half")
 _PERCENT = _words("% percent percentage pct")
@@ -238,12 +239,12 @@ def _without_latex(text: str) -> str:
 
 
 def _without_powers(text: str) -> str:
-    text = _POWER_OF_TEN.sub(lambda power: f"{_mantissa(power)}e{power[1] or power[2]}", text)
+    text = _POWER_OF_TEN.sub(_power_of_ten, text)
     return _POWER.sub(lambda power: str(int(power[1]) ** int(power[2] or power[3])), text)
 
 
-def _mantissa(power: re.Match[str]) -> str:
-    return "" if power[0].lstrip()[:2] != "10" else "1"
+def _power_of_ten(power: re.Match[str]) -> str:
+    return "1" * power[0].lstrip().startswith("10") + f"e{power[1] or power[2]}"
 
 
 # Each runs only on texts with one of its signs.
