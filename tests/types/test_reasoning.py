@@ -24,6 +24,7 @@ from tests.hostile import linear_time
         ("<think>a</think>b</think>5", "a\nb", "5"),
         ("<reasoning>7</reasoning>\n<answer>9</answer>", "7", "<answer>9</answer>"),
         ("[THINK]7[/THINK]9", "7", "9"),
+        ("<|begin_of_thought|>7<|end_of_thought|>9", "7", "9"),
         ("◁think▷7◁/think▷9", "7", "9"),
         ("<seed:think>7</seed:think>9", "7", "9"),
         ("<|START_THINKING|>7<|END_THINKING|>9", "7", "9"),

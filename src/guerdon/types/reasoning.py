@@ -20,6 +20,7 @@ REASONING_TAGS: tuple[str, ...] = (
     "[THINK]…[/THINK]",
     "◁think▷…◁/think▷",
     "<|START_THINKING|>…<|END_THINKING|>",
+    "<|begin_of_thought|>…<|end_of_thought|>",
     "<|channel|>analysis<|message|>…<|channel|>final<|message|>",
 )
 """The tags around reasoning that language models write, by default."""

@@ -37,7 +37,8 @@ def truth(value, **metadata):
      "Option B is correct", "Let me think.\nThe best choice is B", "Answer: B, not A", "`B`",
      '"B"', "Answer： B", "The answer is $\\textbf{(B)}$.", "A: B", "Answer: B / Paris",
      "Correct answer: B", "Option B", "choice B", "The answer is\n\nB", "Answer:\n- B",
-     "B\n\nExplanation: it is the capital."],
+     "B\n\nExplanation: it is the capital.", "Answer: Ｂ", '{"answer": "B"}', "Answer: {B}",
+     "(Answer: B)", "\\boxed{(\\text{B})}", "B<|eot_id|>", "Correct option is (B) Paris"],
 )  # fmt: skip
 def test_choice_answer_reads_a_letter_as_models_write_it(text, choices):
     assert ChoiceAnswer("B", choices=choices)(text, None) == 1.0

@@ -51,7 +51,7 @@ NOT_NUMBERS = [
     "0x10", "1/0", "1 1/0", "1.5/2", "--5", "-$-5", "5 x", "5x", "5k-6k", "5k x", "2 and a half",
     "3-4", "3–4", "x = 3, y = 13", "2*9", "2(3)", "<5",
     "(1,234)", "[1,234]", "1/3 ≈ 0.33", "18...", "18%%",
-    "{5}", r"2\sqrt{3}", r"3\pi", "A: 5", "5, 6", "5 five", "18 is right", "9" * 401,
+    "{5, 6}", r"2\sqrt{3}", r"3\pi", "A: 5", "5, 6", "5 five", "18 is right", "9" * 401,
     "5 a b c d e f g",
     "3 quarters", "1 quarter", "2 thirds", "1 third", "1 third of a mile", "3 half", "3 halves",
     "5 half-dozen", "4 score", "3 scores", "7 tenths", "5 full dozen", "5 dozen and a half",

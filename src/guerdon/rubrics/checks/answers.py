@@ -35,7 +35,7 @@ __all__ = ["extract_answer"]
 
 _SYMBOLS = "\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f"
 _DECORATION = re.compile(
-    rf"(?:[\s>*_`#|~$(\[{{•·–—+{_SYMBOLS}-]|[0-9]{{1,2}}[.)]\s|\([a-z0-9]\)\s|</?\w[^<>]*>"
+    rf"(?:[\s>*_`#|~$(\[{{\"“（【「•·–—+{_SYMBOLS}-]|[0-9]{{1,2}}[.)]\s|\([a-z0-9]\)\s|</?\w[^<>]*>"
     r"|\\[\[(]|\\text\w*\s*\{)*+"
 )
 _LEADS = (
@@ -46,9 +46,16 @@ _BOUNDARY = re.compile(
     rf"(?:[.!?;:,…—–)\]$*_\"'][\s*_\"')]*|\b(?:{_LEADS})[\s*_]+)\Z", re.IGNORECASE
 )
 _CONDITION = re.compile(
-    r"(?:n't|\b(?:if|whether|suppose|supposing|assum\w+|unless|until|imagine|not|why|how))"
+    r"(?:n't|\b(?:if|whether|suppose|supposing|assum\w+|unless|until|imagine|not|why|how|doubt"
+    r"|false|untrue|thought|may|might|could))"
     r"(?:\s(?:think|believe|say|mean|sure|clear))?(?:\sthat)?[\s*_]*\Z",
     re.IGNORECASE,
+)
+_HYPOTHESIS = re.compile(r"(?i)\bif\b[^.!?]*\Z")
+_CORRECTION = re.compile(r"(?i)\b(?:wait|correct(?:ion|ed)|sorry|oops|mistake)\b[^.!?]*\Z")
+_RETRACTION = re.compile(
+    r"(?i)[\s*_]*(?:(?:oh|wait|hmm)\W{1,4})?(?:no(?:pe)?(?:\s*[,.!:…—–]|\s+-|\s+wait\b|\s*$)"
+    r"|(?:that|this|it)(?:['’]s|\s(?:is|was))\s(?:not\s(?:right|correct)|wrong|incorrect))"
 )
 _BEFORE = 40  # how many characters before a label are looked at
 _IS = (
@@ -68,10 +75,10 @@ _OPENING = re.compile(
 )
 _LABEL = re.compile(
     rf"""(?P<letter>A\s?[*_]{{0,3}}[:：])
-      | (?i:(?:ans(?:wer)?\b\.?|(?P<choice>(?:option|choice)\b))
+      | (?i:(?:ans(?:wers?)?\b\.?|(?P<choice>(?:option|choice)\b))
         (?:\s(?:to|for|of|in)\s[^.!?:：=\n]{{1,60}}?)??
         (?:\s?\([^()\n]{{1,40}}\))?
-        (?:</\w{{1,10}}>|[\s*_`)\]}}]){{0,8}}+
+        (?:</\w{{1,10}}>|[\s*_`)\]}}"]){{0,8}}+
         (?:(?P<strong>[:：]|(?<=ns\.\s))
           | (?P<weak>=>?|[→⇒|]|(?<=\s)[-–—]\s)
           | (?P<says>(?<=[\s*_]){_IS}|['’]s\s)))
@@ -100,6 +107,8 @@ _PROSE = re.compile(r"\W*[A-Za-z]{2,}\s+\w|[^\\\w]*[A-Z]?[a-z]{3,}\s*$")
 _OPTION = re.compile(r"\W{0,3}[A-Z][).:]\s")
 _CONTRAST = re.compile(r",\s+(?:and\s+)?not\s|,?\s+(?:rather\s+than|instead\s+of)\s")
 _EMPTY = " \t\r*_`$|"
+_OPENERS, _CLOSERS = "([{（【「“", ")]}）】」”"
+_END_TOKEN = re.compile(r"<(?:[|｜][^<>\s]{1,40}[|｜]|/s|eos|end_of_turn)>\s*\Z")
 _RULE = re.compile(r"[\s|:*_~$`-]*|\s*\\[\[(]\s*|\s*\\begin\{\w{1,20}\*?\}\s*")
 _TAGS = re.compile(r"\A(?:<[A-Za-z][^<>]{0,80}>){1,4}|(?:</?[A-Za-z][^<>]{0,80}>){1,4}\Z")
 _WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
@@ -155,6 +164,10 @@ def extract_answer(text: str, *, reasoning_tags: Sequence[str] = REASONING_TAGS)
 def answer_part(text: str, reasoning_tags: Sequence[str]) -> str:
     """Return a text without reasoning and fenced code; an answer alone in a fence stays."""
     text = split_reasoning(text, reasoning_tags)[1]
+    end = len(text)
+    while token := _END_TOKEN.match(text, max(text.rfind("<", 0, end), 0), end):
+        end = token.start()
+    text = text[:end]
     if ("`" in text and "```" in text) or ("~" in text and "~~~" in text):
         return without_fences(text, kept=_is_answer_in_fence)
     return text
@@ -237,7 +250,7 @@ def _may_state(text: str) -> bool:
         "ns" in text
         or ("A" in text and ("NS" in text or _KEY_WORD.search(text) is not None))
         or ("#" in text and "####" in text)
-        or "correct" in text
+        or "orrect" in text
         or "best" in text
     )
 
@@ -258,9 +271,14 @@ def _statements(line: str, text: str, end: int) -> list[_Statement]:
     explicit = False
     for label, following in zip_longest(labels, labels[1:]):
         content = line[label.end() : following.start() if following else None]
-        explicit = explicit or not label["says"]
-        if label["says"] and (sentence_end := _SENTENCE_END.search(content)):
-            content = content[: sentence_end.start()]
+        lead = line[max(label.start() - _BEFORE, 0) : label.start()]
+        explicit = explicit or not label["says"] or _CORRECTION.search(lead) is not None
+        if sentence_end := _SENTENCE_END.search(content):
+            sentence = content[: sentence_end.start()]
+            if _RETRACTION.match(content, sentence_end.end()):
+                statements.append(_Statement(label.start(), sentence, explicit, denied=True))
+                continue
+            content = sentence if label["says"] else content
         content = content if content.strip(_EMPTY) else below
         denial = _DENIAL.match(content) if label["says"] and "not" in content else None
         if denial is not None:
@@ -294,6 +312,8 @@ def _label_at(line: str, place: int, begin: int) -> re.Match[str] | None:
         return label
     before = line[max(opening.start() - _BEFORE, 0) : opening.start()]
     if label["weak"] or (label["says"] and _CONDITION.search(before)):
+        return None
+    if "would" in (label["says"] or "") and _HYPOTHESIS.search(line, max(place - 200, 0), place):
         return None
     in_sentence = (label["says"] and opening["article"]) or _BOUNDARY.search(before)
     return label if in_sentence else None
@@ -342,6 +362,10 @@ def _cleaned(content: str) -> str:
     content = _CONTRAST.split(content, maxsplit=1)[0].strip(" \t\r\n*_`").lstrip("})]:： ")
     if "<" in content:
         content = _TAGS.sub("", content)
-    if content.count("|") == 1:
+    if content.count("|") == 1 or content.startswith("| "):
         content = content.strip("| ")
+    opened = sum(map(content.count, _OPENERS)) - content.count('"') % 2
+    for _ in range(min(sum(map(content.count, _CLOSERS)) - opened, 4)):  # those of the whole line
+        bare = content.rstrip(".*_` ")
+        content = bare[:-1] if bare.endswith((*_CLOSERS, '"')) else content
     return content.rstrip("!*_` ") if content.endswith("!") else content.strip(" *_`")

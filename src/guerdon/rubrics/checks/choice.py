@@ -18,12 +18,15 @@ from guerdon.types.reasoning import REASONING_TAGS
 __all__ = ["ChoiceAnswer"]
 
 _MARKED = re.compile(
-    r"(?:(?:option|choice|letter)\s+)?[(\[]?(?P<label>[A-Z]|[0-9]{1,2})(?P<close>[)\]]?)\s*"
+    r"(?:(?:option|choice|letter)\s+)?[({\[]?\s*(?P<label>[A-Z]|[0-9]{1,2})(?P<close>(?:\s*[)}\]])?)\s*"
     r"(?P<mark>[.:,;)/&+—–-]|(?<=\s)(?:and|or|because|since|as|is (?:correct|right|the best))\b|)"
     r"(?P<rest>(?<!\w).*|\s.*|)",
     re.IGNORECASE,
 )
-_SECOND = re.compile(r"\s*(?:and\s|or\s|[,/&]|\()?\s*\(?([A-Za-z])\)?\s*(?:$|[,;./&)]|and\s|or\s)")
+_SECOND = re.compile(
+    r"\s*[.,]?\s*(?:(?:and|or|no,?)\s|[/&+(])?\s*\(?[A-Za-z]\)?\s*(?:$|[,;./&)]|and\s|or\s)"
+)
+_WRONG = re.compile(r"(?i)\W*(?:[\w -]{1,60} )?(?:incorrect|wrong|not (?:correct|right))\b")
 _LETTER = re.compile(r"\(?[A-Z]\)?")
 _LETTER_BEHIND = re.compile(r"(?P<text>.+\S)\s*[(\[](?P<label>[A-Z])[)\]]")
 _LABEL = re.compile("[A-Z]|[0-9]{1,2}")
@@ -178,12 +181,14 @@ def _read(text: str, options: Mapping[str, str], *, in_prose: bool = False) -> s
         other = _named(behind["text"], options) if behind else label
         return other if not behind or other in (behind["label"], None) else ""
     label, rest = marked["label"].upper(), _plain(marked["rest"])
+    rest = rest[1:-1] if rest[:1] + rest[-1:] == "()" else rest
     if (options and label not in options) or (in_prose and label != marked["label"]):
         return None
     other = _named(rest, options)
     if label == "A" and marked["mark"] == ":" and _LETTER.fullmatch(rest):
         return rest.strip("()")  # "A: B" answers with B
-    if other not in (None, label) or _SECOND.match(f"{marked['mark']} {rest}"):
+    is_wrong = other is None and marked["mark"][:1] in ".:,;)–—-" and _WRONG.match(rest)
+    if is_wrong or other not in (None, label) or _SECOND.match(f"{marked['mark']} {rest}"):
         return ""
     is_word = rest and not marked["mark"] and not marked["close"]
     return None if is_word and other is None else label

@@ -75,7 +75,7 @@ def without_fences(text: str, *, kept: Callable[[str, str], bool]) -> str:
         lines[start : start + len(inside)] = inside if keeps else [""] * len(inside)
         lines[start - 1] = ""
         lines[start + len(inside) : start + len(inside) + 1] = [""]
-        if language in ("", "text", "markdown", "md", "latex", "tex", "math"):
+        if language in ("", "text", "json", "markdown", "md", "latex", "tex", "math"):
             texts.append(block.text)
     return "\n".join(lines if any(map(str.strip, lines)) else texts)
 

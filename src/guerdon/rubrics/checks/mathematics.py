@@ -29,7 +29,7 @@ _LOCKS: dict[int, threading.Lock] = {}
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 # Read as one number, `x = 5` and `2 xy` would lose their variables, `1/3 ≈ 0.333` its first side,
 # and `(1,234)` its order.
-_MORE_THAN_A_NUMBER = re.compile(r"=|≈|\\approx|[(\[].*,|\d\s+[abcxyznpq]{2,3}\s*$")
+_MORE_THAN_A_NUMBER = re.compile(r"=|≈|\\approx|[({\[].*,|\d\s+[abcxyznpq]{2,3}\s*$")
 
 
 class _LimitError(SandboxError):

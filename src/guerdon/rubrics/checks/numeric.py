@@ -118,9 +118,7 @@ def _agree(stated: Quantity, wanted: Quantity, tolerance: float) -> bool:
     value = stated.value
     if stated.unit and wanted.unit:
         factor = conversion(stated.unit, wanted.unit)
-        if factor is None:
-            return False
-        value *= factor
+        return factor is not None and _near(value * factor, wanted.value, tolerance)
     if _near(value, wanted.value, tolerance):
         return True
     return stated.percent != wanted.percent and _near(

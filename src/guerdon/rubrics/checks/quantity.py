@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(
     r"""(?P<sign>[-+]?)\s*
         (?P<currency>
-          (?:US[Dd]?|EUR|GBP|INR|JPY|CNY|CHF|CAD?(?=[\s$])|AUD|A(?=\$)|C(?=\$)|R[sS]\.?)?
+          (?:US[Dd]?|EUR|GBP|INR|JPY|CNY|CHF|CAD?(?=[\s$])|AUD|(?:[ACRS]|HK|NZ)(?=\$)|R[sS]\.?)?
           \s*[$€£¥₹₩]{0,2})\s*
         (?P<inner>[-+]?)                    # "$-5"
         (?:(?P<whole>[0-9]+)\s+(?=[0-9]+\s*/))?
@@ -44,15 +44,18 @@ _NUMBER = re.compile(
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
 _CHARACTERS = str.maketrans(
     {
-        "\u2212": "-", "\u2013": "-", "\u2014": "-", "\ufe63": "-", "\uff0d": "-", "\u2044": "/",
-        "\u00a0": " ", "\u200b": "", "\ufeff": "", "\uff04": "$", "\uff05": "%", "\uff0e": ".",
+        "\u2212": "-", "\u2013": "-", "\u2014": "-", "\ufe63": "-", "\u2044": "/",
+        "\u00a0": " ", "\u200b": "", "\ufeff": "", "。": ".", "٫": ".", "٬": ",", "٪": "%",
+        "￥": "¥", "℃": "°C", "℉": "°F", "µ": "μ", "\u2126": "Ω",
         "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5",
         "⅖": " 2/5", "⅗": " 3/5", "⅘": " 4/5", "⅙": " 1/6", "⅚": " 5/6", "⅛": " 1/8",
         "⅜": " 3/8", "⅝": " 5/8", "⅞": " 7/8",
-        **{chr(0xFF10 + digit): str(digit) for digit in range(10)},
+        **{chr(0xFF01 + index): chr(0x21 + index) for index in range(94)},
     }
 )  # fmt: skip
 
+_DIGIT = re.compile(r"(?![0-9])\d")
+_SIGNS = {"pounds": "£", "euro": "€", "Omega": "Ω", "mu": "μ"}
 _GROUP = r"\s*(?:\{\s*(-?[0-9,.]+)\s*\}|([0-9]))"
 _LATEX: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"\{,\}"), ","),
@@ -68,10 +71,10 @@ _LATEX: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (re.compile(r"\\!|\\(?:left|right)(?=[()\[\]])|\\displaystyle\b"), ""),
     (re.compile(r"\\,(?=[0-9]{3}(?![0-9]))"), "\u2009"),
     (re.compile(r"\\(?:[,;: ]|q?quad\b)|(?<=\w)~"), " "),
-    (re.compile(r"\\[()\[\]]"), ""),
+    (re.compile(r"\\[()\[\]{}]"), ""),
     (re.compile(r"\\([$%])"), r"\1"),
     (re.compile(r"\\(?:approx|sim)(?![a-z])"), "≈"),
-    (re.compile(r"\\(?:pounds|euro)(?![a-z])"), lambda sign: "£" if "p" in sign[0] else "€"),
+    (re.compile(r"\\(pounds|euro|Omega|mu)(?![a-z])"), lambda sign: _SIGNS[sign[1]]),
 )
 _TAG = re.compile(r"</?(?:answer|strong|span|code|mark|em|b|i|p|u)>|<br ?/?>\Z", re.IGNORECASE)
 _POWER_OF_TEN = re.compile(
@@ -82,29 +85,30 @@ _POWER = re.compile(
     r"(?<![\w.,^*/)×])([0-9]{1,4})\s*(?:\^|\*\*)\s*(?:\{\s*([0-9]{1,3})\s*\}|([0-9]{1,3})(?![0-9]))"
     r"(?!\s*[\^*])"
 )
+_RAISE = str.maketrans("0123456789-", _SUPERSCRIPTS)
 _RAISED = re.compile(rf"(?<=[0-9])([{_SUPERSCRIPTS}]+)")
-_UNIT_POWER = re.compile(r"(?<=[A-Za-z.])\s*\^\s*(?:([23])(?![0-9])|\{\s*([23])\s*\})")
+_UNIT_POWER = re.compile(r"(?<=[A-Za-z.])\s*\^\s*(?:(-?[1-3])(?![0-9])|\{\s*(-?[1-3])\s*\})")
 _HEDGE = re.compile(
     r"\A(?:(?:about|approximately|approx\.?|roughly|around|nearly|almost|exactly|precisely|only|just"
-    r"|equal to|a total of)\s+|[≈~→]\s*)",
+    r"|equal to|a total of)\s+|\(?[A-J]\)\s+|[≈~→]\s*)",
     re.IGNORECASE,
 )
-_EMOJI = re.compile(
-    "[\u2190-\u2191\u2193-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u20e3]+"
+_EMOJI = re.compile(  # not of ✗, ✘ and ❌
+    "[\u2190-\u2191\u2193-\u21ff\u2300-\u23ff\u25a0-\u2716\u2719-\u274b\u274d-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u20e3]+"
 )
-_PAIRS = {"(": ")", "[": "]", "<": ">", "«": "»", "【": "】", "「": "」", "$": "$",
+_PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">", "«": "»", "【": "】", "「": "」", "$": "$",
           '"': '"', "'": "'", "“": "”", "‘": "’"}  # fmt: skip
 _WITHOUT_SEPARATORS = str.maketrans("", "", ",\u2009\u202f")
 _ANNOTATION = re.compile(r"<<[^<>]*>>")
 _EQUAL = re.compile(r"==?")
 _NOT_ONE_CHAIN = re.compile(
-    r"[;\n<>!≠≤≥≈?]|[.!]\s|\\[lgn]eq?\b|\b(?:and|or|so|then|but)\b|[0-9)]\s+[A-Za-z]\s*$"
+    r"[;\n<>≠≤≥≈?]|[.!]\s+\S|\\[lgn]eq?\b|\b(?:and|or|so|then|but)\b|[0-9)]\s+[A-Za-z]\s*$"
 )
 _REMARK = re.compile(
     r"(?:[.!?;,]\s+|\s-\s+)((?:I|[A-Za-z]{2,})\b[^0-9]*)\Z|\s+(because\s[^0-9]*)\Z"
 )
 
-_WORD = re.compile(r"[^\W\d_]+(?:[-/'’.][^\W\d_]+)*[²³]?\.?")
+_WORD = re.compile(r"[^\W\d_]+(?:⁻?[¹²³⁴])?(?:[-/'’.·⋅][^\W\d_]+(?:⁻?[¹²³⁴])?)*\.?")
 _MAX_UNIT_WORDS = 6
 _SCALES = {
     "dozen": 12, "hundred": 100, "thousand": 1000, "lakh": 10**5, "lac": 10**5, "million": 10**6,
@@ -132,10 +136,12 @@ _NUMBER_WORDS = _words(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
     " sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"
 )
+_WRONG = _words("wrong incorrect false mistaken")
 _NOT_UNITS = _NUMBER_WORDS | _words(
-    "or and to than plus minus not but is are was if squared cubed factorial pi sqrt am pm a.m."
-    " p.m. a.m p.m st nd rd th january february march april may june july august september october"
-    " november december jan feb mar apr jun jul aug sep sept oct nov dec"
+    "wrong incorrect false mistaken or and to than plus minus not but is are was if squared cubed"
+    " factorial pi sqrt am pm a.m. p.m. a.m p.m st nd rd th january february march april"
+    " may june july august september october november december"
+    " jan feb mar apr jun jul aug sep sept oct nov dec"
 )
 _SECOND_ANSWERS = _words("or and to plus minus not but times maybe perhaps possibly otherwise half")
 _PERCENT = _words("% percent percentage pct")
@@ -212,7 +218,8 @@ def read_quantity(text: str) -> Quantity | None:
 def plain_signs(text: str) -> str:
     """Replace LaTeX, HTML, powers and signs of Unicode by what `_NUMBER` reads."""
     if not text.isascii():
-        text = _RAISED.sub(_raised, text.translate(_CHARACTERS))
+        text = _DIGIT.sub(lambda digit: str(int(digit[0])), text.translate(_CHARACTERS))
+        text = _RAISED.sub(_raised, text)
         text = _EMOJI.sub(" ", text)
     for signs, clean in _CLEANERS:
         if not signs.isdisjoint(text):
@@ -232,12 +239,12 @@ def _without_latex(text: str) -> str:
 
 
 def _without_powers(text: str) -> str:
-    text = _POWER_OF_TEN.sub(lambda power: f"{_mantissa(power)}e{power[1] or power[2]}", text)
+    text = _POWER_OF_TEN.sub(_power_of_ten, text)
     return _POWER.sub(lambda power: str(int(power[1]) ** int(power[2] or power[3])), text)
 
 
-def _mantissa(power: re.Match[str]) -> str:
-    return "" if power[0].lstrip()[:2] != "10" else "1"
+def _power_of_ten(power: re.Match[str]) -> str:
+    return "1" * power[0].lstrip().startswith("10") + f"e{power[1] or power[2]}"
 
 
 # Each runs only on texts with one of its signs.
@@ -253,7 +260,7 @@ def _undecorated(text: str) -> str:
     """Remove emphasis, brackets, quotes and punctuation around a number, and "about" before it."""
     for _ in range(6):
         before = text
-        text = text.strip("*_`|# \t\r\n").rstrip(";:?,")
+        text = text.strip("*_`# \t\r\n").rstrip(";:?,")
         if text.endswith(".") and not text.endswith(".."):
             text = text[:-1]
         closing = _PAIRS.get(text[:1])
@@ -281,7 +288,7 @@ def _without_remark(text: str) -> str:
     if remark is not None:
         words = re.findall(r"[a-z]+", (remark[1] or remark[2]).lower())
         if words[0] not in _SECOND_ANSWERS and not any(
-            word in _NUMBER_WORDS or word in _SCALES for word in words
+            word in _NUMBER_WORDS or word in _SCALES or word in _WRONG for word in words
         ):
             return _undecorated(text[: remark.start()])
     return _without_parentheses(text) if text.endswith(")") else text
@@ -321,7 +328,8 @@ def _value(found: re.Match[str]) -> Fraction:
 
 def _with_unit(value: Fraction, rest: str, currency: str) -> Quantity | None:
     value, rest = _scaled_by_letter(value, rest, currency)
-    rest = _UNIT_POWER.sub(lambda power: "²³"[int(power[1] or power[2]) - 2], rest)
+    rest = _UNIT_POWER.sub(lambda power: (power[1] or power[2]).translate(_RAISE), rest)
+    rest = re.sub(r"\A/(?=[A-Za-z]{3})", " per ", rest)  # $42/day
     is_glued = rest[:1] not in ("", " ", "\t", "\u2009", "\u202f")
     rest = rest.strip()
     sign = rest[:1] if rest[:1] in tuple("%$€£¥₹₩¢°") else ""
@@ -367,7 +375,7 @@ def _are_units(words: list[str]) -> bool:
 
 def _is_unit(word: str) -> bool:
     """Whether a word is a unit; a single letter is a variable (`5 x`) or an abbreviation."""
-    bare = word.rstrip(".²³")
+    bare = word.rstrip(".⁻¹²³⁴")
     if not _WORD.fullmatch(word) or word.lower() in _NOT_UNITS or bare.lower() in _NOT_UNITS:
         return False
     return len(bare) > 1 or bare == "a" or bool(sizes_of(bare))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 _PREFIXES = {
     "k": (3, "kilo"), "c": (-2, "centi"), "d": (-1, "deci"), "m": (-3, "milli"),
-    "μ": (-6, "micro"), "n": (-9, "nano"), "M": (6, "mega"), "G": (9, "giga"),
+    "μ": (-6, "micro"), "n": (-9, "nano"), "p": (-12, "pico"), "M": (6, "mega"), "G": (9, "giga"),
 }  # fmt: skip
 _SPEEDS = {"mph": "mile/hour", "kph": "km/h", "kmh": "km/h", "kmph": "km/h", "mps": "m/s"}
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
