@@ -164,10 +164,11 @@ def extract_answer(text: str, *, reasoning_tags: Sequence[str] = REASONING_TAGS)
 def answer_part(text: str, reasoning_tags: Sequence[str]) -> str:
     """Return a text without reasoning and fenced code; an answer alone in a fence stays."""
     text = split_reasoning(text, reasoning_tags)[1]
-    end = len(text)
-    while token := _END_TOKEN.match(text, max(text.rfind("<", 0, end), 0), end):
-        end = token.start()
-    text = text[:end]
+    if text[-1:] in "> \n":
+        end = len(text)
+        while token := _END_TOKEN.match(text, max(text.rfind("<", 0, end), 0), end):
+            end = token.start()
+        text = text[:end]
     if ("`" in text and "```" in text) or ("~" in text and "~~~" in text):
         return without_fences(text, kept=_is_answer_in_fence)
     return text
