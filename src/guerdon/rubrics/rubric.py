@@ -45,6 +45,8 @@ _RECONFIGURED: dict[str, Any] = {"_scored_by": None, "_is_alike": None}
 _CHANGED: dict[str, Any] = {**_RECONFIGURED, "_traits": None, "_mode": SLOW}
 
 
+_PLAIN = (list, tuple, dict, set, frozenset, deque)
+
 # What a rubric keeps in attributes of these names.
 _OWN_NAMES = frozenset(
     ("_children", "_parents", "_traits", "_mode", "_pre_hooks", "_hooks", "_log")
@@ -100,11 +102,16 @@ class RubricMeta(ABCMeta):
         rubric = super().__call__(*args, **kwargs)
         if "_children" not in rubric.__dict__:
             raise not_initialized(cls)
-        for name, value in rubric.__dict__.items():
-            _refuse_hidden_rubrics(rubric, name, value)
+        _refuse_hidden_rubrics(rubric, rubric.__dict__)
         rubric.__dict__["_first"] = None
         rubric._changed()  # if it was evaluated, or described, in its own __init__
         return rubric
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        begun = vars(cls).get("_begun")  # None while the class is made
+        if begun is not None and name not in begun and is_evaluated(cls):
+            begun[name] = vars(cls).get(name, ...)
+        super().__setattr__(name, value)
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -292,6 +299,7 @@ class Rubric(metaclass=RubricMeta):
     _overrides_loading: bool = False
     _configures: frozenset[str] = frozenset()  # attributes that are declared as configuration
     _of_episodes: frozenset[str] = frozenset()  # attributes that were assigned in an evaluation
+    _begun: ClassVar[dict[str, Any]]  # those of the class, with their values before
     _measured: ClassVar[tuple[str, ...]] = ()  # of the state: observed values, not configuration
     _written_calls: ClassVar[tuple[Callable[..., Any], ...]] = ()  # authors' __call__, in MRO order
 
@@ -340,6 +348,7 @@ class Rubric(metaclass=RubricMeta):
         cls._waits = is_async_callable(twin) and not (cls._is_async or cls._written_calls)
         adaptive = getattr(cls.forward, "_is_adaptive", False)
         cls._is_container = adaptive and not cls._written_calls
+        cls._begun = {}
 
     @abstractmethod
     def forward(self, action: Any, observation: Any) -> Any:
@@ -665,10 +674,10 @@ class Rubric(metaclass=RubricMeta):
         Raises:
             RubricDefinitionError: It contains rubrics.
         """
+        _refuse_hidden_rubrics(self, {name: value})
         if _done.get() is not None or is_evaluated(self):
             self.__dict__["_of_episodes"] = self._of_episodes | {name}
             return
-        _refuse_hidden_rubrics(self, name, value)
         values = self.__dict__["_first"]
         if values is not None and name[:1] != "_":
             self.__dict__["_first"] = {**values, name: kept(value)}
@@ -731,6 +740,7 @@ class Rubric(metaclass=RubricMeta):
         if traits is None:
             below = [child._find_traits() for child in self._children.values()]
             if self.__dict__.get("_first", ()) is None:  # it is used for the first time
+                _refuse_hidden_rubrics(self, self.__dict__)
                 self.__dict__["_first"] = first_values(self)
             traits = self.__dict__["_traits"] = Traits(
                 is_async=self._is_async or any(each.is_async for each in below),
@@ -852,24 +862,29 @@ def _refuse_hiding(kind: type, name: str, value: Any) -> None:
         )
 
 
-def _refuse_hidden_rubrics(rubric: Rubric, name: str, value: Any, depth: int = 3) -> None:
-    """Reject a plain container with rubrics that are no children: no score would show them.
+def _refuse_hidden_rubrics(rubric: Rubric, attributes: Mapping[str, Any]) -> None:
+    """Reject plain containers with rubrics that are no children: no score would show them.
 
     Raises:
-        RubricDefinitionError: It has some.
+        RubricDefinitionError: There are some.
     """
-    if not isinstance(value, (list, tuple, dict, set, frozenset, deque)):
-        return
-    for item in islice(value.values() if isinstance(value, dict) else value, 64):  # of many words
-        if not isinstance(item, Rubric):
-            if depth:
-                _refuse_hidden_rubrics(rubric, name, item, depth - 1)
-        elif all(item is not other for other in (rubric, *rubric.rubrics())):
-            raise RubricDefinitionError(
-                f"{type(rubric).__name__}.{name} contains {type(item).__name__}, which is no child "
-                "of it, in a plain container; assign RubricList([…]) or RubricDict({…}), or assign "
-                "each rubric to an attribute first"
-            )
+    for name, value in attributes.items():
+        for item in _rubrics_in(value) if isinstance(value, _PLAIN) else ():
+            if all(item is not other for other in (rubric, *rubric.rubrics())):
+                raise RubricDefinitionError(
+                    f"{type(rubric).__name__}.{name} contains {type(item).__name__}, which is no "
+                    "child of it, in a plain container; assign RubricList([…]) or RubricDict({…}), "
+                    "or assign each rubric to an attribute first"
+                )
+
+
+def _rubrics_in(value: Any, depth: int = 4) -> Iterator[Rubric]:
+    if isinstance(value, Rubric):
+        yield value
+    elif isinstance(value, _PLAIN) and depth:
+        items = itertools.chain(value.values(), value) if isinstance(value, dict) else value
+        for item in islice(items, 64):  # there may be many words
+            yield from _rubrics_in(item, depth - 1)
 
 
 def _walk(node: Rubric, prefix: str, seen: set[int]) -> Iterator[tuple[str, Rubric]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import enum
 import functools
@@ -139,13 +140,14 @@ _EVALUATORS = ("guerdon.rubrics.calling", "guerdon.rubrics.evaluation")
 
 
 def is_evaluated(rubric: Any) -> bool:
-    """Whether the code that calls this runs in an evaluation or a reset, also in its helpers."""
+    """Whether an evaluation or a reset of a rubric, or of its class, calls this, or a helper."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if frame.f_globals.get("__name__") in _EVALUATORS or (
             code.co_name in _IN_EPISODES
-            and frame.f_locals.get(next(iter(code.co_varnames), "")) is rubric
+            and (owner := frame.f_locals.get(next(iter(code.co_varnames), ""))) is not None
+            and (owner is rubric or type(owner) is rubric)
         ):
             return True
         frame = frame.f_back
@@ -317,6 +319,7 @@ class _Reader:
         if described is not type(rubric) and described is not rubric.__dict__.get("forward"):
             yield self.value(described)
         yield from rubric.__dict__.get(MADE_WITH, ())
+        yield from sorted(rubric._at_end)
         for kind in type(rubric).__mro__:
             yield self.value(kind)
         for name, value in sorted(own_state(rubric).items()):
@@ -351,7 +354,7 @@ class _Reader:
     def _data(self, value: Any) -> list[str] | None:
         kind = type(value).__qualname__
         if isinstance(value, enum.Enum):
-            return [kind, value.name]
+            return [self.value(type(value)), value.name]
         if isinstance(value, (complex, bytes, int, float, str)):
             return [kind, repr(value)]
         if isinstance(value, pathlib.PurePath):
@@ -396,6 +399,9 @@ class _Reader:
         if hasattr(value, "_find_traits"):  # a rubric that isn't a child
             return [*parts, *self.tree("", value)]
         ours = _is_ours(kind.__module__)
+        if _is_value(kind):
+            with contextlib.suppress(TypeError):  # of a view of a dict
+                return [*parts, self.value(list(value.__reduce_ex__(2)))]
         if not ours and not _is_own(kind.__module__):  # as of loggers, only the name
             return [*parts, str(getattr(value, "name", ""))]
         names = {name for each in kind.__mro__ for name in _slots(each) if hasattr(value, name)}
@@ -412,7 +418,8 @@ class _Reader:
         parts = [kind.__qualname__, source_in_file(kind) or own_source(kind)]
         # What instances share and change, such as a list, is state; the source has how it begins.
         shared = (list, dict) if hasattr(kind, "_find_traits") else ()
-        for name, member in sorted(vars(kind).items()):
+        begun = getattr(kind, "_begun", {})
+        for name, member in sorted({**vars(kind), **begun}.items()):
             parts += [self.value(function) for function in _functions_of(member)]
             if name.startswith("__") or callable(member) or isinstance(member, shared):
                 continue
@@ -478,6 +485,13 @@ def _is_own(name: str) -> bool:
         return False
     file = getattr(sys.modules.get(name), "__file__", None)
     return file is None or not {"site-packages", "dist-packages"} & set(pathlib.Path(file).parts)
+
+
+def _is_value(kind: type) -> bool:
+    """Whether objects of a type of Python's library are compared by value, as dates are."""
+    if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
+        return False
+    return kind.__eq__ is not object.__eq__ or kind.__module__ == "operator"
 
 
 # Descriptions ------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class TrajectoryRubric(Rubric):
     def _reset_own(self) -> None:
         self._trajectory = _Recorded()
         self._stamps: list[int] = []
-        self._final: dict[object, Any] = {}
+        self._final: dict[str, Any] = {}
 
     def _see(self, step: Step) -> None:
         """Record a step, once."""
@@ -156,12 +156,12 @@ class TrajectoryRubric(Rubric):
         score: Any = type(self).score_trajectory
         if not is_async_callable(score):
             return finite(self, self.score_trajectory(self._trajectory))
-        if score.__wrapped__ not in self._final:
+        if score.__qualname__ not in self._final:
             raise TrajectoryError(
                 f"the final score of {type(self).__name__} isn't known: score_trajectory is "
                 "async, and the rubric was not awaited at the last step"
             )
-        return finite(self, self._final[score.__wrapped__])
+        return finite(self, self._final[score.__qualname__])
 
     def _rewards_by_step(self) -> dict[int, float]:
         return step_rewards.by_step(self)
@@ -220,6 +220,7 @@ def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
             len(trajectory) == len(mine) and all(map(operator.is_, trajectory, mine))
         )
 
+    name = score.__qualname__  # a function could not be pickled
     if is_async_callable(score):
 
         @functools.wraps(score)
@@ -227,9 +228,9 @@ def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
             if not own(self, trajectory):
                 return await score(self, trajectory)
             final = self._final
-            if score not in final:
-                final[score] = await score(self, trajectory)
-            return final[score]
+            if name not in final:
+                final[name] = await score(self, trajectory)
+            return final[name]
 
         return score_async
 
@@ -238,9 +239,9 @@ def _scored_once(score: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         if not own(self, trajectory):
             return score(self, trajectory)
         final = self._final
-        if score not in final:
-            final[score] = score(self, trajectory)
-        return final[score]
+        if name not in final:
+            final[name] = score(self, trajectory)
+        return final[name]
 
     return score_once
 

@@ -22,7 +22,7 @@ def is_generic(name: str) -> bool:
         >>> is_generic("rubric"), is_generic("rubric_0#2"), is_generic("brief")
         (True, True, False)
     """
-    return re.fullmatch(r"rubric(_\d+)?(#\d+)?", name) is not None
+    return re.fullmatch(r"rubric(_\d+)?(#\d+)?", str(name)) is not None
 
 
 def named_path(path: str, rubrics: Mapping[str, str]) -> str:
