@@ -62,16 +62,16 @@ def open_file(path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         raise RolloutError(f"can't read {path}: {error.strerror}") from error
 
 
-def read_lines(file: IO[bytes]) -> Iterator[Line]:
+def read_lines(file: IO[bytes], *, splits_array: bool = True) -> Iterator[Line]:
     """Yield the lines of a file that aren't blank, with their numbers, in bounded memory.
 
     A line longer than `MAX_LINE` is cut off after one byte more than that. Of a JSON array, which
-    is read as a whole, the entries are the lines.
+    is read as a whole, the entries are the lines, unless an array may be one document.
     """
     number, is_empty = 0, True
     while line := file.readline(MAX_LINE + 1):
         number += 1
-        if is_empty and _begins_array(line):
+        if splits_array and is_empty and _begins_array(line):
             records = _read_whole(file, line, "a JSON array")
             yield from ((place, json.dumps(each).encode()) for place, each in enumerate(records, 1))
             return
@@ -176,7 +176,7 @@ def read_documents(
         RolloutError: The file as a whole isn't valid JSON, or is too large.
     """
     numbers = itertools.count(1)
-    lines = read_lines(file)
+    lines = read_lines(file, splits_array=False)
     for line in lines:
         number = next(numbers)
         try:
