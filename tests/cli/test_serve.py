@@ -460,7 +460,7 @@ def test_serve_with_parent_ends_with_its_standard_input(serving):
 def test_serve_with_parent_without_standard_input_ends(tmp_path, environ):
     command = f"exec {shlex.quote(COMMAND)} serve worlds.py:Echo -p 0 --with-parent <&-"
     done = subprocess.run(
-        ["sh", "-c", command], cwd=tmp_path, env=environ, timeout=3, check=False,
+        ["sh", "-c", command], cwd=tmp_path, env=environ, timeout=PATIENCE, check=False,
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode in (0, 2, -signal.SIGTERM)
