@@ -354,7 +354,7 @@ class _Reader:
     def _data(self, value: Any) -> list[str] | None:
         kind = type(value).__qualname__
         if isinstance(value, enum.Enum):
-            return [self.value(type(value)), value.name]
+            return [self.value(type(value)), value.name, self.value(value.value)]
         if isinstance(value, (complex, bytes, int, float, str)):
             return [kind, repr(value)]
         if isinstance(value, pathlib.PurePath):
