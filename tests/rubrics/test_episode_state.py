@@ -209,6 +209,28 @@ def test_a_list_of_the_class_is_state():
     assert rubric.fingerprint() == before
 
 
+def test_a_counter_of_the_class_is_state_unless_it_is_assigned_elsewhere():
+    class Counts(Fixed):
+        count = 0
+
+        def forward(self, action, observation):
+            type(self).count += 1
+            type(self).later = action
+            return 1.0
+
+    class Below(Counts):
+        pass
+
+    rubric, below = Counts(), Below()
+    before = rubric.fingerprint(), below.fingerprint()
+    assert (rubric("a", None), below("a", None)) == (1.0, 1.0)
+    assert (Counts.count, Below.count) == (1, 2)
+    assert (Counts().fingerprint(), Below().fingerprint()) == before
+    Fixed.limit = 1
+    assert Counts().fingerprint() != before[0]
+    del Fixed.limit
+
+
 def test_configuration_that_is_assigned_outside_of_an_evaluation_counts():
     class Limited(Rubric):
         def __init__(self, limit=3):
@@ -284,6 +306,7 @@ HIDDEN = {
     "set": lambda: {Fixed()},
     "frozenset": lambda: frozenset([Fixed()]),
     "deque": lambda: collections.deque([Fixed()]),
+    "keys": lambda: {Fixed(): 1.0},
     "pairs": lambda: [("a", 1.0, Fixed())],
     "nested": lambda: {"a": [Fixed()]},
     "deeper": lambda: [[({"x": Fixed()},)]],
@@ -315,6 +338,26 @@ def test_rubrics_that_are_appended_to_a_plain_list_are_refused():
 
     with pytest.raises(RubricDefinitionError, match=r"Holds\.parts contains Fixed"):
         Holds()
+
+
+def test_rubrics_that_come_later_to_a_plain_list_are_refused():
+    class Holds(Fixed):
+        def __init__(self):
+            super().__init__()
+            self.parts = []
+
+    rubric = Holds()
+    rubric.parts.append(Fixed())
+    with pytest.raises(RubricDefinitionError, match=r"Holds\.parts contains Fixed"):
+        rubric("a", None)
+
+    class Makes(Fixed):
+        def forward(self, action, observation):
+            self.parts = [Fixed()]
+            return self.parts[0](action, observation)
+
+    with pytest.raises(RubricDefinitionError, match=r"Makes\.parts contains Fixed"):
+        Makes()("a", None)
 
 
 def test_a_plain_list_of_children_is_accepted():

@@ -80,7 +80,7 @@ def test_weighted_sum_rejects_weights_that_do_not_match(names, weights, expected
         WeightedSum({name: Right() for name in names}, weights)
 
 
-@pytest.mark.parametrize("name", ["a.b", "", "score", "forward", "reset", "children"])
+@pytest.mark.parametrize("name", ["a.b", "", "score", "forward", "reset", "children", 1])
 def test_containers_reject_an_invalid_name(name):
     with pytest.raises(GuerdonError):
         WeightedSum({name: Right()}, [1.0])

@@ -82,6 +82,12 @@ class OwnState(Rubric):
         return self.factor
 
 
+def played():
+    rubric = Won()
+    asyncio.run(rubric.evaluate("move", {"done": True}))
+    return rubric
+
+
 def judged(fields):
     return LLMJudge("{b}", ChatModel("http://127.0.0.1:9", "m"), fields=fields)
 
@@ -98,6 +104,7 @@ TREES = {
     "list": lambda: RubricList([NumericAnswer(), as_rubric(brief)]),
     "dict": lambda: RubricDict({"brief": as_rubric(brief)}),
     "composer": lambda: RubricComposer({"brief": brief}, [1.0]),
+    "after an episode": played,
     "judge": lambda: LLMJudge(
         "{action}", ChatModel("http://127.0.0.1:9", "m"), fields={"b": brief}
     ),

@@ -1,14 +1,21 @@
 """state_dict, load_state_dict, fingerprint."""
 
 import copy
+import datetime
+import decimal
+import enum
+import fractions
 import functools
 import json
 import logging
+import operator
 import os
 import pathlib
 import subprocess
 import sys
 import textwrap
+import types
+import uuid
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +29,7 @@ from guerdon.rubrics import (
     Guarded,
     RegexMatch,
     Rubric,
+    RubricComposer,
     RubricDict,
     RubricList,
     Sequential,
@@ -390,8 +398,44 @@ def test_fingerprint_distinguishes_configurations():
         Won(),
         Won(gamma=0.5),
         Won(intermediate_reward=0.1),
+        RubricComposer({"a": a, "b": b}, [1, 2]),
+        RubricComposer({"a": a, "b": b}, [1, 2], episode_end=["b"]),
     ]
     assert len({rubric.fingerprint() for rubric in rubrics}) == len(rubrics)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (decimal.Decimal("0.1"), decimal.Decimal("0.2")),
+        (fractions.Fraction(1, 2), fractions.Fraction(1, 3)),
+        (datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)),
+        (datetime.timedelta(seconds=1), datetime.timedelta(seconds=2)),
+        (types.SimpleNamespace(limit=1), types.SimpleNamespace(limit=2)),
+        (range(3), range(4)),
+        (slice(3), slice(4)),
+        (bytearray(b"a"), bytearray(b"b")),
+        (uuid.UUID(int=1), uuid.UUID(int=2)),
+        (operator.itemgetter("a"), operator.itemgetter("b")),
+        ([decimal.Decimal(1)], [decimal.Decimal(2)]),
+    ],
+)
+def test_fingerprint_distinguishes_values_of_the_library(one, other):
+    rubrics = Short(one), Short(copy.deepcopy(one)), Short(other)
+    same, again, different = (rubric.fingerprint() for rubric in rubrics)
+    assert same == again != different
+
+
+def test_fingerprint_accepts_values_that_can_not_be_pickled():
+    assert Short({}.keys()).fingerprint() == Short({}.keys()).fingerprint()
+
+
+def test_fingerprint_distinguishes_the_values_of_an_enumeration():
+    kinds = [enum.Enum("Kind", {"A": value}) for value in (1, 1, 2)]
+    for kind in kinds:
+        kind.__qualname__ = "Kind"
+    same, again, different = (Short(kind.A).fingerprint() for kind in kinds)
+    assert same == again != different
 
 
 def closed_over(limit):

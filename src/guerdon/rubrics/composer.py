@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 from guerdon._thresholds import reaches
 from guerdon._validation import check_number, shown
 from guerdon.errors import AsyncRubricError, InvalidArgumentError, InvalidScoreError
-from guerdon.rubrics import step_rewards
 from guerdon.rubrics.calling import evaluate_named
 from guerdon.rubrics.containers import Weighted, check_range, matched_weights, named_rubrics
 from guerdon.rubrics.function import RubricLike, as_rubric
@@ -354,22 +353,6 @@ class RubricComposer(Weighted):
             return None
         ends = [self._weight_of(name) * end for end in found]
         return [*ends, 0.0] if name in self._at_end else ends  # absent at most steps
-
-    def _rewards_by_step(self) -> dict[int, float]:
-        known = {name: step_rewards.by_step(child) for name, child in self._children.items()}
-        return {
-            stamp: exact_sum(
-                self._weight_of(name) * self._normalized(name, rewards.get(stamp, 0.0))
-                for name, rewards in known.items()
-                if self._counts(name, stamp)
-            )
-            for stamp in step_rewards.stamps(self)
-        }
-
-    def _counts(self, name: str, stamp: int) -> bool:
-        """Whether a component has a reward at a step: it was due, or spreads its score."""
-        child = self._children[name]
-        return child._find_traits().has_trajectory or step_rewards.was_called(child, stamp)
 
 
 def _declared_range(rubric: Rubric) -> tuple[float, float] | None:

@@ -313,6 +313,21 @@ class Weighted(Container):
         declared = child._range()
         return None if declared is None else [self._weights[name] * end for end in declared]
 
+    def _normalized(self, name: str, score: float) -> float:
+        return score
+
+    def _rewards_by_step(self) -> dict[int, float]:
+        known = [(*item, step_rewards.by_step(item[1])) for item in self._children.items()]
+        return {
+            stamp: exact_sum(
+                self._weight_of(name) * self._normalized(name, rewards.get(stamp, 0.0))
+                for name, child, rewards in known
+                # One that wasn't due has no reward, unless it spreads its score.
+                if child._find_traits().has_trajectory or step_rewards.was_called(child, stamp)
+            )
+            for stamp in step_rewards.stamps(self)
+        }
+
 
 class WeightedSum(Weighted):
     """The weighted sum of the rubrics' scores.
@@ -362,16 +377,6 @@ class WeightedSum(Weighted):
     def weights(self, weights: Mapping[str, float] | Sequence[float]) -> None:
         self._weights = matched_weights(self._children, weights)
         self._refresh()
-
-    def _rewards_by_step(self) -> dict[int, float]:
-        parts = [
-            (self._weights[name], step_rewards.by_step(child))
-            for name, child in self._children.items()
-        ]
-        return {
-            stamp: exact_sum(weight * rewards.get(stamp, 0.0) for weight, rewards in parts)
-            for stamp in step_rewards.stamps(self)
-        }
 
 
 Named: TypeAlias = "Mapping[str, RubricLike] | Iterable[tuple[str, RubricLike]]"

@@ -868,8 +868,9 @@ def _refuse_hidden_rubrics(rubric: Rubric, attributes: Mapping[str, Any]) -> Non
     Raises:
         RubricDefinitionError: There are some.
     """
-    for name, value in attributes.items():
-        for item in _rubrics_in(value) if isinstance(value, _PLAIN) else ():
+    plain = {name: value for name, value in attributes.items() if isinstance(value, _PLAIN)}
+    for name in plain.keys() - _OWN_NAMES:
+        for item in _rubrics_in(plain[name]):
             if all(item is not other for other in (rubric, *rubric.rubrics())):
                 raise RubricDefinitionError(
                     f"{type(rubric).__name__}.{name} contains {type(item).__name__}, which is no "

@@ -12,7 +12,6 @@ import inspect
 import json
 import math
 import pathlib
-import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -144,12 +143,12 @@ def is_evaluated(rubric: Any) -> bool:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if frame.f_globals.get("__name__") in _EVALUATORS or (
-            code.co_name in _IN_EPISODES
-            and (owner := frame.f_locals.get(next(iter(code.co_varnames), ""))) is not None
-            and (owner is rubric or type(owner) is rubric)
-        ):
+        if frame.f_globals.get("__name__") in _EVALUATORS:
             return True
+        if code.co_name in _IN_EPISODES:
+            owner = frame.f_locals.get(next(iter(code.co_varnames), ""))
+            if owner is rubric or type(owner) is rubric:
+                return True
         frame = frame.f_back
     return False
 
@@ -354,13 +353,11 @@ class _Reader:
     def _data(self, value: Any) -> list[str] | None:
         kind = type(value).__qualname__
         if isinstance(value, enum.Enum):
-            return [self.value(type(value)), value.name]
+            return [self.value(type(value)), value.name, self.value(value.value)]
         if isinstance(value, (complex, bytes, int, float, str)):
             return [kind, repr(value)]
         if isinstance(value, pathlib.PurePath):
             return [value.as_posix()]
-        if isinstance(value, re.Pattern):
-            return ["re", str(value.flags), repr(value.pattern)]
         if isinstance(value, (list, tuple, collections.deque)):
             return [kind, *map(self.value, value)]
         if isinstance(value, Mapping):  # sorted by the keys' text
@@ -487,11 +484,10 @@ def _is_own(name: str) -> bool:
     return file is None or not {"site-packages", "dist-packages"} & set(pathlib.Path(file).parts)
 
 
-def _is_value(kind: type) -> bool:
+def _is_value(kind: Any) -> bool:
     """Whether objects of a type of Python's library are compared by value, as dates are."""
-    if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
-        return False
-    return kind.__eq__ is not object.__eq__ or kind.__module__ == "operator"
+    is_value = kind.__eq__ is not object.__eq__ or kind.__module__ == "operator"
+    return is_value and kind.__module__.partition(".")[0] in sys.stdlib_module_names
 
 
 # Descriptions ------------------------------------------------------------------------------------

@@ -250,11 +250,13 @@ def _refuse_gpu(value: Any, where: str, depth: int) -> None:
     """Reject a tensor on an accelerator: those of an episode would fill its memory."""
     if depth == 0 or value is None or isinstance(value, (str, bytes, int, float, type)):
         return
-    if _is_on_gpu(value):
-        device = getattr(value, "device", None) or "a GPU"
+    device = getattr(value, "device", None)
+    kind = getattr(device, "type", device)
+    is_on_gpu = isinstance(kind, str) and kind.split(":")[0] in GPUS
+    if is_on_gpu or getattr(value, "is_cuda", False) is True:
         raise TrajectoryError(
-            f"{where} is a tensor on {device}, where a trajectory would keep it for the whole "
-            "episode; move it first: tensor.detach().cpu()"
+            f"{where} is a tensor on {device or 'a GPU'}, where a trajectory would keep it for the "
+            "whole episode; move it first: tensor.detach().cpu()"
         )
     if isinstance(value, Mapping):
         parts = [(f"{where}[{key!r}]", item) for key, item in value.items()]
@@ -265,11 +267,3 @@ def _refuse_gpu(value: Any, where: str, depth: int) -> None:
         parts = [(f"{where}.{name}", item) for name, item in attributes.items()]
     for place, item in parts:
         _refuse_gpu(item, place, depth - 1)
-
-
-def _is_on_gpu(value: Any) -> bool:
-    if getattr(value, "is_cuda", False) is True:
-        return True
-    device = getattr(value, "device", None)
-    kind = getattr(device, "type", device)
-    return isinstance(kind, str) and kind.split(":")[0] in GPUS
