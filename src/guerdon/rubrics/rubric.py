@@ -569,8 +569,9 @@ class Rubric(metaclass=RubricMeta):
 
         It is the same in every process and on every machine with the same code. It changes with
         the file that defines a class or a function, a public attribute, a weight, the order of
-        children, and the values in a function. Private attributes count as state, and the code of
-        other modules that is called is not part of it.
+        children, and the values in a function. Private attributes count as state, as does what
+        changes while a rubric is evaluated or reset. The code of other modules that is called is
+        not part of it.
 
         Returns:
             16 hexadecimal digits.
