@@ -269,7 +269,7 @@ def test_rollout_that_failed_opens_at_the_step_that_failed(show, serve, has_tree
 def test_rollout_shows_the_components_of_each_step(show, serve):
     scored = row("a", 1.5, components={"right": 1.0, "long": 1.0}, step_rewards=[0.5, 1.0],
                  step_components=[{"right": 0.25, "long": 1.0}, {"right": 0.75}])  # fmt: skip
-    page = show(serve([scored]), "#view=rollout&row=0&step=0")
+    page = show(serve([scored]), "#view=rollout&row=0")
     for step, values in ((0, ["0.500", "0.250", "1.000"]), (1, ["1.000", "0.750"])):
         go(page, f"#view=rollout&row=0&step={step}")
         assert texts_of(page, ".tree .value") == values

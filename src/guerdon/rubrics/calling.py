@@ -140,7 +140,7 @@ def _evaluate_container(
                     path = prefix + name
                     score = _evaluate_named_child(child, action, observation, named, handled, path)
             scores.append(score)
-            if stops and -TOLERANCE <= score <= TOLERANCE:  # is_zero, without the call
+            if stops and score <= TOLERANCE and score >= -TOLERANCE:  # is_zero, without the call
                 break
         leaf = None
         score = container._combine(scores)

@@ -23,8 +23,8 @@ __all__ = ["Ensemble"]
 
 def _majority(scores: Sequence[float]) -> float:
     """The most frequent score, the lowest of several; rounding makes no difference."""
-    votes = {score: sum(is_zero(other - score) for other in scores) for score in scores}
-    return min(score for score in scores if votes[score] == max(votes.values()))
+    votes = {score: sum(is_zero(other - score) for other in scores) for score in set(scores)}
+    return min(score for score in votes if votes[score] == max(votes.values()))
 
 
 # How scores of one thing become one score; also those of the verdicts of a judge.
