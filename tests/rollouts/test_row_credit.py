@@ -169,28 +169,17 @@ def test_row_credit_gdpo_requires_weights_and_normalizes_no_batch():
         RowCredit(CreditSettings("gdpo"), weights={"value": 1.0})
 
 
-<<<<<<< HEAD
 def test_row_credit_gdpo_takes_the_components_of_episodes_of_several_steps():
     rollouts = [rollout(1.0, "s", "s"), rollout(0.0, "s")]
     rubric = WeightedSum([as_rubric(lambda a, o: float(a.turn + 1))], [1.0])
-=======
-def test_row_credit_gdpo_takes_components_of_several_turns_added_up():
-    rollouts = [rollout(1.0, "s", "s", "s"), rollout(0.0, "s", "s")]
-    rubric = WeightedSum([as_rubric(lambda a, o: float(a.turn))], [1.0])
->>>>>>> trees
     rows = list(score_rollouts(rubric, rollouts))
     assert [row["components"]["rubric_0"] for row in rows] == [3.0, 1.0]
     settings = CreditSettings("gdpo", options={"normalize_batch": False})
     RowCredit(settings, weights={"rubric_0": 1.0}).add(list(zip(rollouts, rows, strict=True)))
-<<<<<<< HEAD
     assert [row["components"]["rubric_0"] for row in rows] == [3.0, 1.0]
     assert [row["steps"][0]["advantage"] for row in rows] == pytest.approx(
         [0.5**0.5, -(0.5**0.5)], abs=1e-6
     )
-=======
-    found = [row["steps"][0]["advantage"] for row in rows]
-    assert found == pytest.approx([0.7071063, -0.7071063], abs=1e-6)  # mean 2, σ √2
->>>>>>> trees
 
 
 def test_row_credit_accepts_lone_surrogates():

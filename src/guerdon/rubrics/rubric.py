@@ -577,16 +577,10 @@ class Rubric(metaclass=RubricMeta):
         """Return a stable digest of the tree's structure, configuration and source.
 
         It is the same in every process and on every machine with the same code. It changes with
-<<<<<<< HEAD
         a class or a function and what these use in their file, a public attribute, a weight, the
-        order of children, and the values in a function. Comments, private attributes, which count
-        as state, and the code of other modules that is called are not part of it.
-=======
-        the file that defines a class or a function, a public attribute, a weight, the order of
-        children, and the values in a function. Private attributes count as state, as does what
-        changes while a rubric is evaluated or reset. The code of other modules that is called is
-        not part of it.
->>>>>>> trees
+        order of children, and the values in a function. Comments and the code of other modules that
+        is called are not part of it; neither are private attributes and what changes while a rubric
+        is evaluated or reset, which count as state.
 
         Returns:
             16 hexadecimal digits.
