@@ -11,6 +11,7 @@ import logging
 import operator
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -412,6 +413,7 @@ def test_fingerprint_distinguishes_configurations():
         (datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)),
         (datetime.timedelta(seconds=1), datetime.timedelta(seconds=2)),
         (types.SimpleNamespace(limit=1), types.SimpleNamespace(limit=2)),
+        (re.compile("a"), re.compile("b")),
         (range(3), range(4)),
         (slice(3), slice(4)),
         (bytearray(b"a"), bytearray(b"b")),

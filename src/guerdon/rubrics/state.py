@@ -12,6 +12,7 @@ import inspect
 import json
 import math
 import pathlib
+import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -358,6 +359,8 @@ class _Reader:
             return [kind, repr(value)]
         if isinstance(value, pathlib.PurePath):
             return [value.as_posix()]
+        if isinstance(value, re.Pattern):
+            return ["re", str(value.flags), repr(value.pattern)]
         if isinstance(value, (list, tuple, collections.deque)):
             return [kind, *map(self.value, value)]
         if isinstance(value, Mapping):  # sorted by the keys' text
