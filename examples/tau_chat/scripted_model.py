@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 
 __all__ = ["Broken", "Dropped", "Failed", "Replied", "Script", "ScriptedModel"]
 
-SOON_S = 10.0  # how long to wait for something that should happen
+SOON_S = 60.0
 
 
 @dataclass(frozen=True)
