@@ -66,7 +66,7 @@ def parse_result(payload: Any) -> StepResult[dict[str, Any]]:
 
     Example:
         >>> parse_result({"observation": {"echoed": "hi"}, "reward": True, "done": False})
-        StepResult(observation={'echoed': 'hi'}, reward=1.0, done=False, metadata={})
+        StepResult(observation={'echoed': 'hi'}, reward=1.0, done=False, metadata={}, truncated=False)
 
     Raises:
         ConnectionLostError: It is not an answer of the protocol.
