@@ -65,8 +65,9 @@ def parse_result(payload: Any) -> StepResult[dict[str, Any]]:
     Newer servers send the metadata inside the observation and beside it, older ones do not send it.
 
     Example:
-        >>> parse_result({"observation": {"echoed": "hi"}, "reward": True, "done": False})
-        StepResult(observation={'echoed': 'hi'}, reward=1.0, done=False, metadata={}, truncated=False)
+        >>> result = parse_result({"observation": {"echoed": "hi"}, "reward": True, "done": False})
+        >>> result.observation, result.reward, result.done
+        ({'echoed': 'hi'}, 1.0, False)
 
     Raises:
         ConnectionLostError: It is not an answer of the protocol.
