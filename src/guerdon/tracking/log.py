@@ -595,9 +595,10 @@ if sys.platform == "win32":
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
 else:
-    import fcntl
 
     def _lock(descriptor: int, *, wait: bool) -> bool:
+        import fcntl
+
         # Not lockf: it releases the lock as soon as any descriptor of the file is closed.
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -606,4 +607,6 @@ else:
         return True
 
     def _unlock(descriptor: int) -> None:
+        import fcntl
+
         fcntl.flock(descriptor, fcntl.LOCK_UN)

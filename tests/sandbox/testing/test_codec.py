@@ -147,6 +147,8 @@ NODES = st.lists(
 )
 
 
+# Of an address that a bool is a part of.
+@pytest.mark.filterwarnings("ignore:__int__ returned non-int:DeprecationWarning")
 @settings(max_examples=250)
 @given(NODES, JSON)
 def test_decoder_returns_a_value_or_raises_codec_error(nodes, reference):
