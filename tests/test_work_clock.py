@@ -204,7 +204,11 @@ def test_a_wait_for_a_worker_of_a_sandbox_is_no_work(time, tmp_path):
 
     class Program:
         async def start(self):
-            program = f"open({str(ready)!r}, 'w').close(); input()"
+            program = f"""
+import threading
+open({str(ready)!r}, "w").close()
+threading.Event().wait()  # until it is ended
+"""
             self.ended = asyncio.ensure_future(sandbox.run_async(program))
             await self.ended
 
