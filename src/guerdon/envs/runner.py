@@ -614,6 +614,9 @@ class EnvThreads:
         self.loop = asyncio.get_running_loop()
         self._name = name
         self._reuses = reuses
+        # Each ends a thread that has made its only call: those that made something, and the last.
+        self._makers: list[threading.Event] = []
+        self._last = threading.Event()
         self._own: WeakSet[OwnCalls] = WeakSet()
         self._queue: SimpleQueue[EnvCall | None] = SimpleQueue()
         self._ended: deque[EnvCall] = deque()
@@ -736,6 +739,8 @@ class EnvThreads:
             self._ticker.cancel()
         for _ in range(self.threads):
             self._queue.put(None)
+        for end in (*self._makers, self._last):
+            end.set()
         for own in self._own:
             own.put(None)
 
@@ -790,6 +795,8 @@ class EnvThreads:
                 self._work_own(own)
                 return
             if only is not None:
+                if not self._reuses:
+                    self._keep_thread(makes=call.makes)
                 return
             del call
 
@@ -804,6 +811,21 @@ class EnvThreads:
             self._is_woken = True
             self._call_soon(self._collect)
         return own
+
+    def _keep_thread(self, *, makes: bool) -> None:
+        """Keep this thread until the next has made its call; one that made something, to the end.
+
+        The identity of a thread that has ended is used again, so that the next call would seem to
+        run in the same one.
+        """
+        end = threading.Event()
+        if makes:
+            self._makers.append(end)
+        else:
+            last, self._last = self._last, end
+            last.set()
+        if not self._is_closed:
+            end.wait()
 
     def _work_own(self, own: OwnCalls) -> None:
         """Make the calls of one environment, in the thread that made it."""
