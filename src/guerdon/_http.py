@@ -6,9 +6,11 @@ import functools
 import ipaddress
 import re
 import socket
+import ssl
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from guerdon.errors import LaunchError
 
@@ -43,6 +45,31 @@ def is_loopback(name: object) -> bool:
         return bool((mapped or address).is_loopback)
     except ValueError:
         return str(name) == "localhost"
+
+
+def is_loopback_url(url: str) -> bool:
+    """Return whether an address belongs to this machine, which no proxy leads to."""
+    name = urlsplit(url).hostname or ""
+    return is_loopback(name) or name.endswith(".localhost")
+
+
+def httpx_options(base_url: str) -> dict[str, Any]:
+    """Return the options of an httpx client for an address: certificates and proxies if needed.
+
+    Example:
+        >>> httpx_options("http://localhost:8000")
+        {'verify': False, 'trust_env': False}
+    """
+    verify = _tls_context() if base_url.startswith("https") else False
+    return {"verify": verify, "trust_env": not is_loopback_url(base_url)}
+
+
+@functools.cache
+def _tls_context() -> ssl.SSLContext:
+    """The TLS context of all clients: reading the certificates takes longer than a request."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def bound_socket(host: str, port: int) -> socket.socket:

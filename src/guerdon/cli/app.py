@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import io
 import logging
 import os
 import sys
-from typing import Annotated, NoReturn, TextIO
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from rich.markup import escape
+from typer.core import TyperGroup
 
 import guerdon
 from guerdon._logging import plain
-from guerdon.cli.arena import arena
-from guerdon.cli.check import check
 from guerdon.cli.console import console
-from guerdon.cli.diff import diff
-from guerdon.cli.doctor import doctor
-from guerdon.cli.judge_server import judge_server
-from guerdon.cli.new import new
 from guerdon.cli.options import ExitCode
-from guerdon.cli.schema import schema
-from guerdon.cli.score import score
-from guerdon.cli.serve import serve
-from guerdon.cli.tree import tree
-from guerdon.cli.validate import validate
-from guerdon.cli.view import view
 from guerdon.errors import GuerdonError, LoadError, SandboxUnavailableError, ScoringError
 
 HELP = """Rewards for agents that learn, with every number traceable.
@@ -62,8 +53,44 @@ A failure is never a score of 0: rows that fail are counted separately, with the
 the command exit with 1.
 """
 
+COMMANDS = (
+    *("score", "diff", "view", "tree", "validate", "schema", "new", "check", "serve"),
+    *("judge-server", "arena", "doctor"),
+)
+"""The subcommands, in the order of the help; the module and the function have its name."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The subcommands by name; each is imported when it is used."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        attribute = name.replace("-", "_")
+        command = getattr(importlib.import_module(f"guerdon.cli.{attribute}"), attribute)
+        single = typer.Typer(rich_markup_mode="rich", add_completion=False)
+        needs_arguments = name not in ("arena", "doctor", "schema")
+        single.command(name, help=_unwrapped(command.__doc__), no_args_is_help=needs_arguments)(
+            command
+        )
+        return typer.main.get_command(single)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = _Commands()  # type: ignore[assignment]
+
+
 app = typer.Typer(
     name="guerdon",
+    cls=_Group,
     rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,
@@ -76,24 +103,6 @@ def _unwrapped(doc: str | None) -> str:
     """A docstring with each paragraph on one line, for the terminal to wrap."""
     paragraphs = inspect.cleandoc(doc or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
-
-
-for command in (
-    score,
-    diff,
-    view,
-    tree,
-    validate,
-    schema,
-    new,
-    check,
-    serve,
-    judge_server,
-    arena,
-    doctor,
-):
-    needs_arguments = command not in (arena, doctor, schema)
-    app.command(help=_unwrapped(command.__doc__), no_args_is_help=needs_arguments)(command)
 
 
 def _version(requested: bool) -> None:

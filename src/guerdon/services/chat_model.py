@@ -6,12 +6,10 @@ import asyncio
 import functools
 import hashlib
 import heapq
-import importlib
-import importlib.util
 import json
 import os
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,29 +18,31 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import ValidationError
 
 from guerdon._background import SharedClient, background_loop, close_at_exit, on_background
-from guerdon._http import ACCEPTED, hide_query, read_answer, shown_url
+from guerdon._http import ACCEPTED, hide_query, httpx_options, read_answer, shown_url
 from guerdon._problems import problems_of
 from guerdon._work_clock import Turn
 from guerdon.errors import (
     InvalidArgumentError,
-    MissingExtraError,
     ServiceError,
     ServiceTimeoutError,
     ServiceUnavailableError,
 )
 from guerdon.rubrics.judge.template import as_text
 from guerdon.services.config import OpenAIService, fits_header, read_secret
+from guerdon.services.retries import retry
 from guerdon.types.content import joined_text
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from httpx import AsyncClient
 
 __all__ = ["ChatModel", "Prices", "Reply", "Usage"]
 
-NO_KEY = "none"  # sent to servers without keys, since openai requires one
+NO_KEY = "none"  # sent to servers without keys
 # An HTTP client looks through all its connections at each request: many small ones are faster.
 REQUESTS_PER_CLIENT = 16
 REFUSED = (400, 422)
+RETRIED = (408, 409, 429)  # and 5xx
+LONGEST_RETRY_AFTER_S = 60.0
 UNAVAILABLE = (401, 403, 404, 408, 409, 429, 502, 503, 504)
 SHOWN = 500  # characters of a server's message in an error
 
@@ -142,10 +142,10 @@ class Usage:
 class ChatModel(SharedClient):
     """A chat model: OpenAI's own, or any at a compatible endpoint (vLLM, SGLang, Ollama).
 
-    It requires the extra ``judge``: ``pip install 'guerdon[judge]'``. Connections are opened on
-    first use and shared by all callers, sync and async; copies are the model itself. 429, 5xx, a
-    timeout, a lost connection and an answer that is not JSON or larger than 16 MiB are retried,
-    after pauses that double from half a second, or after ``Retry-After``.
+    Connections are opened on first use and shared by all callers, sync and async; copies are the
+    model itself. 408, 409, 429, 5xx, a timeout, a lost connection and an answer that is not JSON or
+    larger than 16 MiB are retried, after pauses that double from half a second, or after
+    ``Retry-After``, a minute at most.
 
     Example:
         >>> from guerdon.services import ChatModel
@@ -173,7 +173,6 @@ class ChatModel(SharedClient):
 
     Raises:
         InvalidArgumentError: An argument is invalid.
-        MissingExtraError: The package ``openai`` is not installed.
     """
 
     def __init__(
@@ -192,10 +191,6 @@ class ChatModel(SharedClient):
         structured: bool = True,
         prices: Prices | None = None,
     ) -> None:
-        if importlib.util.find_spec("openai") is None:
-            raise MissingExtraError(
-                "ChatModel requires the package openai: pip install 'guerdon[judge]'", extra="judge"
-            )
         if api_key is not None and api_key_env is not None:
             raise InvalidArgumentError("pass either api_key or api_key_env, not both")
         if api_key and not fits_header(api_key):  # the message doesn't repeat it
@@ -323,21 +318,44 @@ class ChatModel(SharedClient):
 
     async def _post(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request, and return the answer, a JSON object."""
-        import openai
-
         key = self._key()
         try:
-            async with self._connections().client(key) as client:
-                # As text: openai's own methods make a pydantic model of the answer, which takes
-                # longer than everything else.
-                text = await client.post("/chat/completions", body=dict(body), cast_to=str)
-        except openai.OpenAIError as error:
-            raise self._failure(error, key) from error
-        except (TypeError, ValueError) as error:  # before anything was sent
+            content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgumentError(
                 f"messages to {self.name} must fit into JSON in UTF-8: {error}"
             ) from error
-        answer: dict[str, Any] = json.loads(text)  # `_connect` has checked that it is one
+        async with self._connections().client() as client:
+
+            def attempt(number: int) -> Awaitable[dict[str, Any]]:
+                self.usage.retries += number > 1
+                return self._attempt(client, content, key)
+
+            return await retry(attempt, self._settings.retries, _pause)
+
+    async def _attempt(self, client: AsyncClient, content: bytes, key: str) -> dict[str, Any]:
+        import httpx
+
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        request = client.build_request("POST", "chat/completions", content=content, headers=headers)
+        hide_query(request)
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):  # also if it sends byte by byte
+                response = await read_answer(await client.send(request, stream=True))
+            if not response.is_success:
+                # The message of raise_for_status has the address of a redirect, with its query.
+                raise httpx.HTTPStatusError("no success", request=request, response=response)
+            answer = json.loads(response.text)
+            if not isinstance(answer, dict):
+                raise ValueError("not an object")
+        except (TimeoutError, httpx.TimeoutException) as error:
+            what = f"gave no answer in {self._settings.timeout_s:g} s"
+            raise ServiceTimeoutError(f"{self.name} {what}", service=self.name) from error
+        except (httpx.HTTPError, RuntimeError, ValueError) as error:
+            kind, what = _reason(error)
+            # Some servers repeat the key.
+            what = what if key == NO_KEY else what.replace(key, "…")
+            raise kind(f"{self.name} {what}", service=self.name) from error
         return answer
 
     def _key(self) -> str:
@@ -349,44 +367,10 @@ class ChatModel(SharedClient):
     def _connections(self) -> _Connections:
         opened = self._open
         if opened is None or opened.process != os.getpid():
-            opened = self._open = _Connections(
-                self.endpoint, self._query, self._settings, self.usage
-            )
+            opened = self._open = _Connections(self.endpoint, self._query, self._settings)
             weakref.finalize(self, opened.close_soon).atexit = False
             close_at_exit(opened)
         return opened
-
-    def _failure(self, error: Any, key: str) -> ServiceError:
-        """The error of an exception of openai, without the key, which some servers repeat."""
-        kind, what = self._reason(error)
-        if key != NO_KEY:
-            what = what.replace(key, "…")
-        failure = kind(f"{self.name} {what}", service=self.name)
-        request = getattr(error, "request", None)
-        attempts = 1 + int(request.headers.get("x-stainless-retry-count", 0)) if request else 1
-        if attempts > 1:
-            failure.add_note(f"after {attempts} attempts")
-        return failure
-
-    def _reason(self, error: Any) -> tuple[type[ServiceError], str]:
-        import openai
-
-        if isinstance(error, openai.APITimeoutError):
-            return ServiceTimeoutError, f"gave no answer in {self._settings.timeout_s:g} s"
-        if isinstance(error, openai.APIStatusError):
-            status = error.status_code
-            what = f"answered {status}: {error.response.text[:SHOWN]}"
-            if error.response.has_redirect_location:
-                there = shown_url(error.response.headers["location"])
-                what = f"answered {status}: redirects, here to {there!r:.200}, aren't followed"
-            if status in REFUSED:
-                return _RefusedError, what
-            return (ServiceUnavailableError if status in UNAVAILABLE else ServiceError), what
-        cause = error.__cause__ or error
-        what = str(cause) or type(cause).__name__
-        if isinstance(cause, _http_library().DecodingError):
-            return ServiceError, what
-        return ServiceUnavailableError, f"can't be reached: {what}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(type(self), **self._arguments), ()
@@ -397,6 +381,40 @@ class ChatModel(SharedClient):
 
 class _RefusedError(ServiceError):
     """The endpoint rejects the request."""
+
+
+def _reason(error: Exception) -> tuple[type[ServiceError], str]:
+    """The class and the text of the error for an exception of a request."""
+    import httpx
+
+    if isinstance(error, httpx.HTTPStatusError):
+        response, status = error.response, error.response.status_code
+        what = f"answered {status}: {response.text[:SHOWN]}"
+        if response.has_redirect_location:
+            there = shown_url(response.headers["location"])
+            what = f"answered {status}: redirects, here to {there!r:.200}, aren't followed"
+        if status in REFUSED:
+            return _RefusedError, what
+        return (ServiceUnavailableError if status in UNAVAILABLE else ServiceError), what
+    if isinstance(error, httpx.DecodingError):
+        return ServiceError, str(error)
+    if isinstance(error, ValueError | RecursionError):
+        return ServiceError, f"answered with invalid JSON ({error})"
+    return ServiceUnavailableError, f"can't be reached: {str(error) or type(error).__name__}"
+
+
+def _pause(error: ServiceError) -> float | None:
+    """The pause before a request that failed is sent again; None if it isn't."""
+    response = getattr(error.__cause__, "response", None)
+    if response is None:
+        return 0.0
+    if response.status_code not in RETRIED and response.status_code < 500:
+        return None
+    try:
+        seconds = float(response.headers["retry-after"])
+    except (KeyError, ValueError):
+        return 0.0
+    return min(seconds, LONGEST_RETRY_AFTER_S) if seconds > 0 else 0.0
 
 
 def _base_url(endpoint: str) -> tuple[str, dict[str, str]]:
@@ -425,119 +443,51 @@ def _tokens(usage: Any) -> tuple[int | None, int | None]:
 class _Connections:
     """The open connections of a model in one process; they belong to the background loop."""
 
-    def __init__(
-        self, url: str, query: Mapping[str, Any], settings: OpenAIService, usage: Usage
-    ) -> None:
+    def __init__(self, url: str, query: Mapping[str, Any], settings: OpenAIService) -> None:
         self.process = os.getpid()
-        self._connect = functools.partial(
-            _connect, url, query=query, settings=settings, usage=usage
-        )
-        self._clients: dict[tuple[int, str], AsyncOpenAI] = {}
+        self._url, self._query, self._timeout_s = url, query, settings.timeout_s
+        self._clients: dict[int, AsyncClient] = {}
         # A heap: the lowest number first, so that few connections are opened.
         self._free = list(range(settings.own_concurrency))
         self._turns = asyncio.Semaphore(settings.own_concurrency)
 
     @asynccontextmanager
-    async def client(self, key: str) -> AsyncIterator[AsyncOpenAI]:
+    async def client(self) -> AsyncIterator[AsyncClient]:
         """Wait for a turn, and occupy it during a request."""
         with Turn() as turn:
             async with self._turns:
                 turn.begin()
                 number = heapq.heappop(self._free)
                 try:
-                    which = (number // REQUESTS_PER_CLIENT, key)
-                    if which not in self._clients:
-                        self._clients[which] = self._connect(key)
-                    yield self._clients[which]
+                    index = number // REQUESTS_PER_CLIENT
+                    if index not in self._clients:
+                        self._clients[index] = self._connect()
+                    yield self._clients[index]
                 finally:
                     heapq.heappush(self._free, number)
+
+    def _connect(self) -> AsyncClient:
+        import httpx
+
+        # Redirects aren't followed: one to another host would hand it the prompt, and its answer
+        # would count.
+        return httpx.AsyncClient(
+            base_url=self._url,
+            params=self._query,
+            headers=ACCEPTED,
+            timeout=self._timeout_s,
+            limits=httpx.Limits(
+                max_connections=REQUESTS_PER_CLIENT, max_keepalive_connections=REQUESTS_PER_CLIENT
+            ),
+            **httpx_options(self._url),
+        )
 
     async def close(self) -> None:
         clients, self._clients = list(self._clients.values()), {}
         for client in clients:
-            await client.close()
+            await client.aclose()
 
     def close_soon(self) -> None:
         """Close, from any thread and without waiting."""
         if self._clients and self.process == os.getpid() and not background_loop().is_closed():
             asyncio.run_coroutine_threadsafe(self.close(), background_loop())
-
-
-@functools.cache
-def _http_library() -> Any:
-    """The HTTP library of the installed openai: httpx, or httpx2."""
-    import openai
-
-    client: Any = openai.DefaultAsyncHttpxClient.__base__
-    return importlib.import_module(client.__module__.partition(".")[0])
-
-
-@functools.cache
-def _tls() -> Any:
-    """The TLS context of all clients: reading the certificates takes longer than a request."""
-    return _http_library().create_ssl_context()
-
-
-@functools.cache
-def model_http_client() -> Any:
-    """The class of the HTTP clients for openai."""
-    import openai
-
-    class ModelHttpClient(openai.DefaultAsyncHttpxClient):
-        """Doesn't follow redirects, and reads no more than `MAX_ANSWER` bytes of an answer.
-
-        A redirect may lead to another host, which would receive the prompt and return the answer.
-        """
-
-        def __init__(self, **options: Any) -> None:
-            super().__init__(headers=ACCEPTED, follow_redirects=False, **options)
-
-        async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-            hide_query(request)
-            return await read_answer(await super().send(request, stream=True, **options))
-
-    return ModelHttpClient
-
-
-def _connect(
-    url: str, key: str, *, query: Mapping[str, Any], settings: OpenAIService, usage: Usage
-) -> AsyncOpenAI:
-    """A client of openai, which retries; its HTTP client limits and checks each attempt."""
-    import openai
-
-    timeout_s = settings.timeout_s
-    http = _http_library()
-
-    class Attempts(model_http_client()):  # type: ignore[misc]
-        async def send(self, request: Any, **options: Any) -> Any:
-            usage.retries += request.headers.get("x-stainless-retry-count", "0") != "0"
-            try:
-                async with asyncio.timeout(timeout_s):  # also for one that sends byte by byte
-                    response = await super().send(request, **options)
-            except TimeoutError as error:
-                raise http.ReadTimeout("", request=request) from error
-            if response.is_success:
-                _check_object(response.text, request)
-            return response
-
-    def _check_object(text: str, request: Any) -> None:
-        try:
-            if isinstance(json.loads(text), dict):
-                return
-            reason = "not an object"
-        except (ValueError, RecursionError) as error:
-            reason = str(error)
-        raise http.DecodingError(f"answered with invalid JSON ({reason})", request=request)
-
-    limits = http.Limits(
-        max_connections=REQUESTS_PER_CLIENT, max_keepalive_connections=REQUESTS_PER_CLIENT
-    )
-    client = Attempts(limits=limits, verify=_tls(), timeout=timeout_s)
-    return openai.AsyncOpenAI(
-        base_url=url,
-        api_key=key,
-        default_query=query,
-        max_retries=settings.retries,
-        timeout=timeout_s,
-        http_client=client,
-    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -34,6 +33,7 @@ from guerdon.errors import (
 )
 from guerdon.services.config import McpService, SdkService, ServiceTool
 from guerdon.services.mcp_transport import HTTP_STATUS, StderrTail, open_session, tools_problem
+from guerdon.services.retries import retry
 
 T = TypeVar("T")
 
@@ -43,8 +43,6 @@ MAX_PAGES = 100
 LAST_LINE, SHOWN = 300, 2000
 # Seconds that closing may take before it is cut short.
 CLOSING_S = 8.0
-# The first and the longest pause before a call is retried, in seconds.
-PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 # The statuses of a server that is unavailable, or has too much to do.
 UNAVAILABLE = (401, 403, 404, 408, 429, 500, 502, 503, 504)
 
@@ -114,6 +112,10 @@ def failure(service: str, error: mcp.MCPError) -> ServiceError:
     if error.code == REQUEST_TIMEOUT:
         return ServiceTimeoutError(message, service=service)
     return ServiceError(message, service=service)
+
+
+def _pause(error: ServiceError) -> float | None:
+    return 0.0 if isinstance(error, ServiceUnavailableError | ServiceTimeoutError) else None
 
 
 class Connection:
@@ -347,18 +349,7 @@ class ToolService:
                 f"the arguments of service {self.name!r} must fit into JSON: {error}"
             ) from error
         self._check_process()
-        attempt = 1
-        while True:
-            try:
-                return await self._attempt(tool, sent)
-            except (ServiceUnavailableError, ServiceTimeoutError) as error:
-                if attempt > self.config.retries:
-                    if attempt > 1:
-                        error.add_note(f"after {attempt} attempts")
-                    raise
-            pause = min(LONGEST_PAUSE_S, PAUSE_S * 2 ** (attempt - 1))
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            attempt += 1
+        return await retry(lambda _: self._attempt(tool, sent), self.config.retries, _pause)
 
     async def _attempt(
         self, tool: str | None, arguments: Mapping[str, Any]

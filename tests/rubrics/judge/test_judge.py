@@ -46,8 +46,8 @@ def saying(score, reasoning="so it is", **more):
 
 @pytest.fixture(autouse=True)
 def retrying_at_once(monkeypatch):
-    """Shorten the pauses of openai's client."""
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
+    """Shorten the pauses before retries."""
+    monkeypatch.setattr("guerdon.services.retries.PAUSE_S", 0.001)
 
 
 def judge_of(model, prompt=PROMPT, *, models="m", **settings):

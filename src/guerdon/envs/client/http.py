@@ -10,12 +10,12 @@ import httpx
 from pydantic import BaseModel
 
 from guerdon._background import SyncWrapper, sync_method
-from guerdon._http import ACCEPTED, read_answer, shown_url
+from guerdon._http import ACCEPTED, httpx_options, read_answer, shown_url
 from guerdon._validation import check_token
 from guerdon.envs.client.config_updates import ConfigClient, field_error_line, versioned
 from guerdon.envs.client.session import parse_result
 from guerdon.envs.client.tools import ToolClient
-from guerdon.envs.client.transport import MAX_MESSAGE, http_url, httpx_options
+from guerdon.envs.client.transport import MAX_MESSAGE, http_url
 from guerdon.errors import (
     ClientError,
     ClientTimeoutError,

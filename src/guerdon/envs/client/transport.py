@@ -15,7 +15,7 @@ from websockets.frames import Close
 from websockets.http11 import Response
 from websockets.protocol import State
 
-from guerdon._http import is_loopback, shown_url
+from guerdon._http import is_loopback_url, shown_url
 from guerdon.envs.wire import NAME_HEADER
 from guerdon.errors import InvalidArgumentError
 
@@ -66,22 +66,6 @@ def http_url(url: str) -> str:
             f"{shown_url(url)!r} is not the address of a server, or has a query; an example is http://localhost:8000"
         )
     return f"{known}://{rest}"
-
-
-def is_loopback_url(url: str) -> bool:
-    """Return whether an address belongs to this machine, which no proxy leads to."""
-    name = urlsplit(url).hostname or ""
-    return is_loopback(name) or name.endswith(".localhost")
-
-
-def httpx_options(base_url: str) -> dict[str, Any]:
-    """Return the options of an httpx client for an address: certificates and proxies if needed.
-
-    Example:
-        >>> httpx_options("http://localhost:8000")
-        {'verify': False, 'trust_env': False}
-    """
-    return {"verify": base_url.startswith("https"), "trust_env": not is_loopback_url(base_url)}
 
 
 class WebSocket(Protocol):

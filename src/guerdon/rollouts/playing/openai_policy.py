@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -10,13 +11,14 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
+from guerdon._http import ACCEPTED, hide_query, read_answer
 from guerdon._loading import import_extra
 from guerdon._validation import check_integer, check_seconds
 from guerdon.errors import InvalidArgumentError, PolicyError
 from guerdon.rollouts.json_forms import as_json
 from guerdon.rollouts.playing.observations import content_of, first_messages
 from guerdon.rollouts.playing.policies import PolicyOutput, action_of, calls_of
-from guerdon.services.chat_model import NO_KEY, model_http_client
+from guerdon.services.chat_model import NO_KEY
 from guerdon.types.content import joined_text
 from guerdon.types.message import INSTRUCTION_ROLES, Message
 
@@ -177,11 +179,32 @@ class OpenAIPolicy:
         await self.aclose()
 
 
+@functools.cache
+def _http_client_class() -> Any:
+    """The class of the HTTP clients for openai, whose library is httpx or httpx2."""
+    import openai
+
+    class HttpClient(openai.DefaultAsyncHttpxClient):
+        """Doesn't follow redirects, and reads no more than `MAX_ANSWER` bytes of an answer.
+
+        A redirect may lead to another host, which would receive the prompt and return the answer.
+        """
+
+        def __init__(self) -> None:
+            super().__init__(headers=ACCEPTED, follow_redirects=False)
+
+        async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+            hide_query(request)
+            return await read_answer(await super().send(request, stream=True, **options))
+
+    return HttpClient
+
+
 def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any:
     openai = import_extra("openai", "judge", "OpenAIPolicy")
     if api_key is None and base_url is not None and not os.environ.get("OPENAI_API_KEY"):
         api_key = NO_KEY
-    http = model_http_client()()
+    http = _http_client_class()()
     try:
         return openai.AsyncOpenAI(
             base_url=base_url, api_key=api_key, max_retries=max_retries, http_client=http
