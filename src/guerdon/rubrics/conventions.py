@@ -55,7 +55,7 @@ def signature_of(function: Any) -> inspect.Signature | None:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return None
-    if [each.kind for each in signature.parameters.values()] == [*VARIADIC]:
+    if [parameter.kind for parameter in signature.parameters.values()] == [*VARIADIC]:
         for cell in getattr(unwrapped(function), "__closure__", None) or ():
             with contextlib.suppress(ValueError):  # the cell is empty
                 if isinstance(cell.cell_contents, FunctionType):
@@ -91,15 +91,15 @@ def refusal(
         spec: The spec that names it, if there is one.
     """
     parameters = parameters_in(function) if parameters is None else parameters
-    named = [each for each in parameters.values() if each.kind not in VARIADIC]
-    first, second = [*(each.name for each in named), "", ""][:2]
+    named = [parameter for parameter in parameters.values() if parameter.kind not in VARIADIC]
+    first, second = [*(parameter.name for parameter in named), "", ""][:2]
     if _MESSAGES.intersection(parameters):
         return None
     if takes_step:
         if second in _OBSERVATION or (first == "action" and second not in _ANSWERS):
             return None
         # A further parameter with a default is never filled.
-        named = [*named[:2], *(each for each in named[2:] if each.default is Parameter.empty)]
+        named = [*named[:2], *(other for other in named[2:] if other.default is Parameter.empty)]
         is_of_texts = second in _ANSWERS or {first, second} <= _TEXTS
     else:
         is_of_texts = first in _TEXTS
@@ -107,7 +107,7 @@ def refusal(
             return None
     name = getattr(unwrapped(function), "__name__", None) or type(function).__name__
     called = f"{name}({', '.join(parameters)})"
-    library = _library_of([each.name for each in named])
+    library = _library_of([parameter.name for parameter in named])
     if library is not None:
         return (
             f"{called} looks like a reward function of {LIBRARIES[library]}: convert it with "

@@ -30,8 +30,9 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def source_in_file(thing: Any) -> str:
     """Return what a class or a function consists of, as far as it is in its file.
 
-    That is its own statement at the top level, and those of the names that it mentions: bases,
-    helpers, constants, imports. Comments, blank lines and all else in the file don't count.
+    It consists of its own statement at the top level and the statements of the names that it
+    mentions: bases, helpers, constants, imports. Comments, blank lines and everything else in the
+    file don't count.
 
     Args:
         thing: A class or a function of a user.
@@ -44,15 +45,15 @@ def source_in_file(thing: Any) -> str:
     statements, opaque = _statements(module)
     code = getattr(thing, "__code__", None)
     needed = [thing.__qualname__.partition(".")[0], *(() if code is None else _names(code))]
-    found: dict[int, str] = {}
+    used: dict[int, str] = {}
     for name in needed:  # the loop appends to it
         for number, (text, mentioned) in statements.get(name, {}).items():
-            if number not in found:
-                found[number] = text
+            if number not in used:
+                used[number] = text
                 needed += mentioned
-    if not found or not opaque.isdisjoint(needed):
+    if not used or not opaque.isdisjoint(needed):
         return _text(module)
-    return "\n".join(found[number] for number in sorted(found))
+    return "\n".join(used[number] for number in sorted(used))
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -65,9 +66,9 @@ def _names(code: CodeType) -> Iterator[str]:
 @functools.cache
 def _text(module: str) -> str:
     """The source of a module, without comments and blank lines."""
-    found = sys.modules.get(module)
-    file = getattr(found, "__file__", None)
-    return "" if file is None else bare("".join(linecache.getlines(file, vars(found))))
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
+    return "" if file is None else bare("".join(linecache.getlines(file, vars(loaded))))
 
 
 @functools.cache
@@ -83,9 +84,9 @@ def _statements(module: str) -> tuple[_Statements, frozenset[str]]:
     statements: _Statements = {}
     changed: set[str] = set()
     for number, node in enumerate(body):
-        start = min(each.lineno for each in (node, *getattr(node, "decorator_list", ())))
+        start = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
         source = "\n".join(lines[start - 1 : node.end_lineno])
-        mentioned = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
+        mentioned = [name.id for name in ast.walk(node) if isinstance(name, ast.Name)]
         if isinstance(node, _DEFINITIONS):
             changed.update(_altered(node))
             defined = [node.name]

@@ -40,7 +40,7 @@ def with_messages(row: Mapping[str, Any]) -> dict[str, Any]:
     if row.get("conversations") is not None:
         turns = _listed("conversations", row["conversations"], "user")
         system = [{"role": "system", "content": row["system"]}] if row.get("system") else []
-        return {**row, "messages": system + [_openai(*each) for each in enumerate(turns)]}
+        return {**row, "messages": system + [_openai(*turn) for turn in enumerate(turns)]}
     prompt, completion = _name_in(PROMPTS, row), _name_in(COMPLETIONS, row)
     if completion is None:
         raise InvalidArgumentError(
@@ -48,7 +48,7 @@ def with_messages(row: Mapping[str, Any]) -> dict[str, Any]:
             f"or messages, or `conversations`; its columns are {', '.join(map(str, row))}"
         )
     before = _listed(prompt, row[prompt], "user") if prompt is not None else []
-    examples = sum(isinstance(each, dict) and each.get("role") == "assistant" for each in before)
+    examples = sum(isinstance(turn, dict) and turn.get("role") == "assistant" for turn in before)
     messages = [*before, *_listed(completion, row[completion], "assistant")]
     return {**({"first_turn": examples} if examples else {}), **row, "messages": messages}
 
@@ -103,18 +103,18 @@ def _listed(name: str, value: Any, role: str) -> list[Any]:
     return list(value)
 
 
-def _openai(place: int, turn: Any) -> Any:
+def _openai(index: int, turn: Any) -> Any:
     """A turn of ShareGPT as a message of OpenAI; any other is unchanged."""
     if not isinstance(turn, dict) or "from" not in turn:
         return turn
     rest = {name: value for name, value in turn.items() if name not in ("from", "value")}
     if turn["from"] not in ROLES:
         raise InvalidArgumentError(
-            f"conversations[{place}]: `from` must be one of {', '.join(ROLES)}, got "
+            f"conversations[{index}]: `from` must be one of {', '.join(ROLES)}, got "
             f"{reprlib.repr(turn['from'])}"
         )
     if "value" not in turn:
-        raise InvalidArgumentError(f"conversations[{place}] has no `value`: {reprlib.repr(turn)}")
+        raise InvalidArgumentError(f"conversations[{index}] has no `value`: {reprlib.repr(turn)}")
     value = turn["value"]
     if turn["from"] == "function_call" and str(value).lstrip()[:1] in ("{", "["):  # as of Hermes
         value = f"<tool_call>{value}</tool_call>"

@@ -172,15 +172,17 @@ def _calls_of(text: str) -> list[Any]:
     if text.startswith("<function=") or re.match(r"[\w.-]+\s*(?:<arg_key>|\Z)", text):
         # of Qwen3-Coder and of GLM
         name = re.split("[<>]", text.removeprefix("<function="))[0]
-        value: Any = {key: _value(each) for key, each in PARAMETER.findall(text)}
+        value: Any = {key: _value(argument) for key, argument in PARAMETER.findall(text)}
     else:
         text = MISTRAL_MARKS.sub("", text)
         name = re.split(r"[{\[]", text, maxsplit=1)[0]
         value = _value(text.removeprefix(name))
     name, values = name.strip(), value if isinstance(value, list) else [value]
-    if values and all(isinstance(each, Mapping) for each in values):
-        given = [{"name": name, "arguments": each} if name else each for each in values]
-        calls = [openai_call(each) for each in given]
+    if values and all(isinstance(fields, Mapping) for fields in values):
+        calls = [
+            openai_call({"name": name, "arguments": fields} if name else fields)
+            for fields in values
+        ]
         if all(map(is_openai_call, calls)):
             return calls
     named = re.search(r"""["']name["']\s*:\s*["']([^"']+)""", text)
@@ -198,7 +200,7 @@ def _value(text: str) -> Any:
 # Messages -----------------------------------------------------------------------------------------
 
 
-def openai_messages(given: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+def openai_messages(messages: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     """Yield the messages of a conversation in OpenAI's format, with the index of what they were.
 
     Calls become ``tool_calls`` of the assistant's message, and each of their results a message of
@@ -206,7 +208,7 @@ def openai_messages(given: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     it is.
 
     Args:
-        given: Messages, or items of OpenAI's Responses API, in any of the formats.
+        messages: Messages, or items of OpenAI's Responses API, in any of the formats.
 
     Example:
         >>> from guerdon.types.message_formats import openai_messages
@@ -215,16 +217,16 @@ def openai_messages(given: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         [(0, {'role': 'tool', 'content': 'a door', 'tool_call_id': '1'})]
     """
     waiting: list[Any] = []  # the calls of the last turn without a result
-    for index, message in _turns(given):
-        for each in _split(message, waiting) if isinstance(message, Mapping) else [message]:
-            yield index, each
+    for index, message in _turns(messages):
+        parts = _split(message, waiting) if isinstance(message, Mapping) else [message]
+        yield from ((index, part) for part in parts)
 
 
-def _turns(given: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+def _turns(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     """Yield messages as dicts; the items of one turn of the Responses API as one message."""
     turn: list[Any] = []
     start = 0
-    for index, item in enumerate(given):
+    for index, item in enumerate(items):
         message = item.to_openai() if hasattr(item, "to_openai") else item
         parts = _parts_of_item(message) if isinstance(message, Mapping) else []
         if turn and not (parts and (_is_of(CALLS, parts[0]) or not joined_text(turn))):
@@ -266,14 +268,14 @@ def _is_of(kinds: tuple[str, ...], part: Any) -> bool:
     return any(isinstance(name, str) and name.endswith(kinds) for name in names)
 
 
-def _split(given: Mapping[str, Any], waiting: list[Any]) -> list[dict[str, Any]]:
+def _split(original: Mapping[str, Any], waiting: list[Any]) -> list[dict[str, Any]]:
     """Return a message without the calls and results in its content, and a message for each result.
 
     Args:
-        given: The message.
+        original: The message.
         waiting: The calls of the last turn that have no result; it is updated.
     """
-    message, role = _renamed(given)
+    message, role = _renamed(original)
     content = message.get("content")
     parts = content if isinstance(content, list) else []
     calls = [openai_call(part) for part in parts if _is_of(CALLS, part)]
@@ -287,21 +289,21 @@ def _split(given: Mapping[str, Any], waiting: list[Any]) -> list[dict[str, Any]]
         made = message.get("tool_calls")
         waiting[:] = filter(is_openai_call, made if isinstance(made, list) else ())
     elif waiting and isinstance(content, str) and "<tool_response>" in content:
-        results = [_result_of_text(each.strip()) for each in RESPONSE.findall(content)]
+        results = [_result_of_text(text.strip()) for text in RESPONSE.findall(content)]
         message["content"] = RESPONSE.sub("", content).strip()
     elif role == "tool" and not results:
         results, message = [message], {}
     for result in results:
         _find_call(result, waiting)
     if results and role != "assistant" and not message.get("content"):
-        extra = {name: each for name, each in message.items() if name not in ("role", "content")}
+        extra = {name: value for name, value in message.items() if name not in ("role", "content")}
         return [extra | results[0], *results[1:]]
     return [message, *results] if role == "assistant" else [*results, message]
 
 
-def _renamed(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+def _renamed(original: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """A message, and its role, as OpenAI's chat format names it."""
-    message = dict(given)
+    message = dict(original)
     if "role" not in message and _is_of(RESULTS, message):  # of the Responses API
         message = {"role": "tool", "content": [message]}
     if message.get("type") == "message":  # of that, too
@@ -342,12 +344,12 @@ def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(content, Mapping) and len(content.keys() - {"type"}) == 1:
         failed = failed or "error" in content or "error" in str(content.get("type"))
         content = _first(content, OUTPUTS) or content
-    are_parts = isinstance(content, list) and all(isinstance(each, Mapping) for each in content)
+    are_parts = isinstance(content, list) and all(isinstance(part, Mapping) for part in content)
     if not are_parts and not isinstance(content, str | None):
         content = json.dumps(content, ensure_ascii=False, default=str)
     message = {"role": "tool", "content": content or ""} | _others(part)
-    found = {"tool_call_id": id.get("id"), "name": name, "is_error": failed or None}
-    return message | {key: each for key, each in found.items() if each is not None}
+    optional = {"tool_call_id": id.get("id"), "name": name, "is_error": failed or None}
+    return message | {key: value for key, value in optional.items() if value is not None}
 
 
 def _result_of_text(text: str) -> dict[str, Any]:

@@ -295,18 +295,18 @@ def _statements(line: str, text: str, end: int) -> list[_Statement]:
     return statements
 
 
-def _label_at(line: str, place: int, begin: int) -> re.Match[str] | None:
-    """The label at a place in a line, if it stands at the start of a line or a sentence.
+def _label_at(line: str, start: int, begin: int) -> re.Match[str] | None:
+    """The label at an index of a line, if it begins the line or a sentence.
 
     Args:
         line: The line.
-        place: Where the label's key word begins.
+        start: Where the label's key word begins.
         begin: Where the line begins behind its decoration.
     """
-    label = _LABEL.match(line, place)
-    if label and place == begin and not label["choice"]:
+    label = _LABEL.match(line, start)
+    if label and start == begin and not label["choice"]:
         return label
-    opening = label and _OPENING.search(line, max(place - _BEFORE, 0), place)
+    opening = label and _OPENING.search(line, max(start - _BEFORE, 0), start)
     if not label or not opening or (label["choice"] and not opening["quality"]):
         return None
     if opening.start() <= begin:
@@ -314,7 +314,7 @@ def _label_at(line: str, place: int, begin: int) -> re.Match[str] | None:
     before = line[max(opening.start() - _BEFORE, 0) : opening.start()]
     if label["weak"] or (label["says"] and _CONDITION.search(before)):
         return None
-    if "would" in (label["says"] or "") and _HYPOTHESIS.search(line, max(place - 200, 0), place):
+    if "would" in (label["says"] or "") and _HYPOTHESIS.search(line, max(start - 200, 0), start):
         return None
     in_sentence = (label["says"] and opening["article"]) or _BOUNDARY.search(before)
     return label if in_sentence else None

@@ -164,16 +164,16 @@ class _Conversation:
     """A rollout as other libraries see it: a prompt and a completion, both texts or messages."""
 
     def __init__(self, messages: list[Message], columns: Mapping[str, Any]) -> None:
-        turns = [place for place, each in enumerate(messages) if each.role == "assistant"]
+        turns = [index for index, message in enumerate(messages) if message.role == "assistant"]
         start = turns[int(columns.get("first_turn") or 0)] if turns else len(messages)
         before, after = messages[:start], messages[start:]
-        self.prompt: Any = [each.to_openai() for each in before]
-        self.completion: Any = _Messages(each.to_openai() for each in after)
+        self.prompt: Any = [message.to_openai() for message in before]
+        self.completion: Any = _Messages(message.to_openai() for message in after)
         self.last_reply = messages[turns[-1]].text if turns else ""
-        self.response = "\n".join(each.text for each in after)
-        self.question = "".join(f"{each.text}\n" for each in before)
+        self.response = "\n".join(message.text for message in after)
+        self.question = "".join(f"{message.text}\n" for message in before)
         texts = texts_of(columns)
-        recorded = [each.text for each in messages]
+        recorded = [message.text for message in messages]
         if texts is not None and [*texts] in (recorded, ["", *recorded]):
             self.prompt, self.completion = self.question, self.response = texts
 
@@ -237,7 +237,7 @@ def _last_answer(completion: Any) -> Any:
     """The last answer of the model, as the default parser of verifiers takes it."""
     if isinstance(completion, str):
         return completion
-    return [each["content"] for each in completion if each["role"] == "assistant"][-1]
+    return [message["content"] for message in completion if message["role"] == "assistant"][-1]
 
 
 # Passed to functions that require them.
@@ -263,11 +263,12 @@ class _LibraryFunction:
         self.__name__ = self.__qualname__ = getattr(inner, "__name__", type(inner).__name__)
         self.__module__, self.__doc__ = inner.__module__, inner.__doc__
         parameters = parameters_in(function)
-        self._named = {name for name, each in parameters.items() if each.kind not in VARIADIC}
+        kinds = {name: parameter.kind for name, parameter in parameters.items()}
+        self._named = {name for name, kind in kinds.items() if kind not in VARIADIC}
         self._required = {
             name for name in self._named if parameters[name].default is Parameter.empty
         }
-        self._takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+        self._takes_all = Parameter.VAR_KEYWORD in kinds.values()
         self._takes_columns = self._takes_all and library in ("trl", "verifiers")
 
     @property
@@ -299,8 +300,8 @@ class _LibraryFunction:
         }
         constants = {name: value for name, value in columns.items() if name not in lists}
         rows = [
-            self._row(messages, {name: values[place] for name, values in lists.items()}, constants)
-            for place, messages in enumerate(conversations)
+            self._row(messages, {name: values[index] for name, values in lists.items()}, constants)
+            for index, messages in enumerate(conversations)
         ]
         try:
             return await self._call(rows, constants)
@@ -329,10 +330,10 @@ class _LibraryFunction:
     ) -> dict[str, Any]:
         """The arguments for a rollout; in lists, names are plurals."""
         if columns.get("ground_truth") is None:
-            columns = {name: each for name, each in columns.items() if name != "ground_truth"}
+            columns = {name: value for name, value in columns.items() if name != "ground_truth"}
         read = _of_trace if "trace" in self._required else _ARGUMENTS[self._library]
         own = read(_Conversation(messages, columns), columns)
-        row = {name: each for name, each in columns.items() if name not in own}
+        row = {name: value for name, value in columns.items() if name not in own}
         if self._takes_lists:
             own = {_PLURALS[name]: value for name, value in own.items()}
         row |= own
@@ -367,7 +368,7 @@ class _LibraryFunction:
         if callable(getattr(value, "tolist", None)):  # an array or a tensor
             value = value.tolist()
         if isinstance(value, list | tuple | Iterator):
-            value = [_entry(each) for each in value]
+            value = [_entry(entry) for entry in value]
         return results_of(value, len(rows), self.__name__)
 
 
@@ -384,7 +385,7 @@ def _entry(value: Any) -> Any:
     if value is None:
         return EvaluateResult(is_score_valid=False, reason="the function returned None")
     if isinstance(value, Mapping):
-        rest = {name: _only(each) for name, each in value.items() if each is not None}
+        rest = {name: _only(metric) for name, metric in value.items() if metric is not None}
         return {"score": rest.pop("score", None), "metrics": rest}
     return _only(value)
 
