@@ -316,6 +316,7 @@ def test_functions_of_other_libraries_are_refused_with_their_conversion(function
         lambda text, expected_answer: 1.0,
         lambda output, target="42": 1.0,
         lambda pred, gold: 1.0,
+        lambda outputs, reference_outputs: 1.0,
     ],
 )
 def test_functions_of_texts_are_refused_with_their_conversion(function):

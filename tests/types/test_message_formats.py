@@ -195,6 +195,10 @@ def test_read_messages_reads_what_it_has_written(between):
         says('[book(flight="HAT170")]'),
         says("Booking.") | {"toolInvocations": [{"toolName": "book"}]},
         says("Booking.") | {"tool_call": OLDER},
+        says('<tool>\n{"name": "book", "args": {}}\n</tool>'),
+        says("<search>flights</search>"),
+        says("I book.\nAction: book\nAction Input: {}"),
+        says("```tool_code\nbook()\n```"),
     ],
 )
 def test_read_messages_calls_in_an_unknown_format_make_the_row_of_a_tool_rubric_invalid(message):

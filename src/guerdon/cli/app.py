@@ -8,7 +8,6 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -60,32 +59,22 @@ COMMANDS = (
 """The subcommands, in the order of the help; the module and the function have its name."""
 
 
-class _Commands(Mapping[str, Any]):
-    """The subcommands by name; each is imported when it is used."""
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
-            raise KeyError(name)
-        attribute = name.replace("-", "_")
-        command = getattr(importlib.import_module(f"guerdon.cli.{attribute}"), attribute)
-        single = typer.Typer(rich_markup_mode="rich", add_completion=False)
-        needs_arguments = name not in ("arena", "doctor", "schema")
-        single.command(name, help=_unwrapped(command.__doc__), no_args_is_help=needs_arguments)(
-            command
-        )
-        return typer.main.get_command(single)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-
 class _Group(TyperGroup):
+    """The subcommands; each is imported when it is used."""
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = _Commands()  # type: ignore[assignment]
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"guerdon.cli.{name}"), name)
+        single = typer.Typer(rich_markup_mode="rich", add_completion=False)
+        help, is_bare = _unwrapped(command.__doc__), name in ("arena", "doctor", "schema")
+        single.command(cmd_name, help=help, no_args_is_help=not is_bare)(command)
+        return typer.main.get_command(single)
 
 
 app = typer.Typer(

@@ -31,12 +31,13 @@ _OF_VERIFIERS = {"answer", "info", "parser", "prompt", "state", "task"}
 _ANSWERS = {
     *("answer", "answers", "correct_answer", "expected", "expected_answer", "gold", "ground_truth"),
     *("ground_truths", "gt", "label", "labels", "reference", "solution", "solutions", "target"),
-    *("expected_output", "gold_answer", "reference_answer", "truth", "y_true"),
+    *("expected_output", "gold_answer", "reference_answer", "reference_outputs", "truth", "y_true"),
 }
 _TEXTS = {
-    *("answer", "generated_text", "generation", "input", "model_output", "output", "outputs"),
-    *("pred", "predict_str", "prediction", "predictions", "prompt", "query", "question"),
-    *("response", "responses", "solution", "text", "texts"),
+    *("answer", "doc", "example", "generated_text", "generation", "input", "model_output"),
+    *("output", "outputs", "pred", "predict_str", "prediction", "predictions", "prompt", "query"),
+    *("question", "response", "responses", "results", "run", "solution", "text", "texts"),
+    *("y_pred", "y_true"),
 }
 
 # Parameters of our own functions.

@@ -57,9 +57,10 @@ RESPONSE = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
 # Also the marks of formats that aren't read.
 ANY_MARK = re.compile(
     r"<(?<!`<)(?:[|｜]?(?:start_|\w+:)?(?:tool|function)[_▁]?(?:call|use>|code>)|\|python_tag\|>"
-    r"|function=|invoke name=|\|(?:channel|start)\|>\w+ to=|｜DSML｜|\|(?:action_start|plugin)\|>"
-    r"|\|START_ACTION\|>)"
+    r"|tool>|search>|function=|invoke name=|\|(?:channel|start)\|>\w+ to=|｜DSML｜"
+    r"|\|(?:action_start|plugin|START_ACTION)\|>)"
 )
+LABELS = re.compile(r"\nAction Input:|```tool_code\b|\nAction: ?```json")
 # The beginnings of answers that are calls as a whole.
 BARE_CALL = re.compile(
     r"\A\s*(?:functools\[|\[[A-Za-z_][\w.]*\(\w+=|"
@@ -401,7 +402,7 @@ def unread_call(
         unread += [part for part in content if not _is_data(part)]
     if not unread and not calls:
         text = split_reasoning(joined_text(content).replace(MISTRAL, HERMES))[1]
-        unread += BARE_CALL.findall(text) or ANY_MARK.findall(text)
+        unread += BARE_CALL.findall(text) or ANY_MARK.findall(text) or LABELS.findall(text)
     return f"a tool call in a format that isn't read: {shown(unread[0])}" if unread else None
 
 

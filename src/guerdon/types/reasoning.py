@@ -21,6 +21,7 @@ REASONING_TAGS: tuple[str, ...] = (
     "◁think▷…◁/think▷",
     "<|START_THINKING|>…<|END_THINKING|>",
     "<|begin_of_thought|>…<|end_of_thought|>",
+    "<unused94>…<unused95>",
     "<|channel|>analysis<|message|>…<|channel|>final<|message|>",
 )
 """The tags around reasoning that language models write, by default."""

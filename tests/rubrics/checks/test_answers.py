@@ -27,6 +27,17 @@ STATED = [
     ("A: 5\n<answer>1", None),
     ("\\boxed 18", "18"), ("so $\\boxed 18$, done", "18"), ("\\boxed18. Done.", "18"),
     ("\\boxed{5!}", "5!"), ("72", "72"), (" $1,234.50 ", "$1,234.50"),
+    ("Hence the required answer is 18.", "18"), ("The most likely answer is 18", "18"),
+    ("The answer, therefore, is 18.", "18"), ("The answer we get is 18.", "18"),
+    ("The answer has to be 18.", "18"), ("The answer is found to be 18.", "18"),
+    ("Final Numeric Answer: 18", "18"), ("Final result: 18", "18"), ("Result: 7\nA: 18", "18"),
+    ("Answer: 41\nCorrection: 42", "42"), ("A: 41\nCorrection: I misread the text.", "41"),
+    ("\\boxed{41}\nWait, I made an error. The answer is 42.", "42"),
+    ("\\boxed{41}\nI made no error. The answer is 2 digits long.", "41"),
+    ("答案：72", "72"), ("所以正确答案是 72。", "72。"), ("答案选B", "B"),
+    ("Respuesta final: 72", "72"), ("Die Antwort: 72", "72"),
+    ("<SOLUTION>18</SOLUTION>", "18"), ("<|begin_of_box|>18<|end_of_box|>", "18"),
+    ("They are $\\boxed{3}$ and $\\boxed{-1}$.", "3, -1"), ("\\boxed{3}, \\boxed{3}", "3"),
 ]  # fmt: skip
 
 

@@ -38,7 +38,11 @@ def truth(value, **metadata):
      '"B"', "Answer： B", "The answer is $\\textbf{(B)}$.", "A: B", "Answer: B / Paris",
      "Correct answer: B", "Option B", "choice B", "The answer is\n\nB", "Answer:\n- B",
      "B\n\nExplanation: it is the capital.", "Answer: Ｂ", '{"answer": "B"}', "Answer: {B}",
-     "(Answer: B)", "\\boxed{(\\text{B})}", "B<|eot_id|>", "Correct option is (B) Paris"],
+     "(Answer: B)", "\\boxed{(\\text{B})}", "B<|eot_id|>", "Correct option is (B) Paris",
+     "The answer is B, because A is wrong.", "The answer is B; A is wrong.",
+     "Answer: B, since all other options are incorrect.", "Answer: B (because A is wrong)",
+     "Answer: **B** (Paris)", "**Answer: B** – Paris", "**B**: Paris",
+     "The most appropriate answer is B"],
 )  # fmt: skip
 def test_choice_answer_reads_a_letter_as_models_write_it(text, choices):
     assert ChoiceAnswer("B", choices=choices)(text, None) == 1.0
@@ -53,7 +57,8 @@ def test_choice_answer_reads_a_letter_as_models_write_it(text, choices):
      "Answer: Don't know", "Answer: None of the above", "It is a bad question",
      "A) Rome\nB) Paris\nC) London\nD) Berlin", "Answer: C", "(A) and (B)", "B or C",
      "Answer: both A and B", "B, C", "<think>B</think>", "<think>\\boxed{B}", "Answer: Bern",
-     "Answer: Because it is", "Answer: (A), (B)", "Answer: A & B"],
+     "Answer: Because it is", "Answer: (A), (B)", "Answer: A & B", "B, or maybe C",
+     "Answer: B (wrong)", "B: incorrect", "B. This is incorrect.", "Answer: B, which is wrong"],
 )  # fmt: skip
 def test_choice_answer_takes_no_other_text_for_a_letter(text, choices):
     assert ChoiceAnswer("B", choices=choices)(text, None) == 0.0

@@ -30,6 +30,10 @@ DATA = Path(os.environ.get("GUERDON_DATA") or REPOSITORY.parent / "shared" / "da
 pytestmark = pytest.mark.edge
 
 RIGHT = [
+    (r"2\text{ and }3", "3, 2"), ("2,3", r"\frac42\text{ and }3"),
+    (r"\frac{-1\pm\sqrt{5}}{2}", r"\frac{-1+\sqrt5}{2}, \frac{-1-\sqrt5}{2}"),
+    (r"\frac{1\pm\sqrt2}{3}", r"x=\frac{1\pm\sqrt2}{3}"), (r"\frac12", r"\cos 60^\circ"),
+    ("1", r"\tan(45^{\circ})"), ("x+1", r"\textcolor{red}{x+1}"),
     ("xy", "yx"), ("xy", r"x \cdot y"), ("AB", "BA"), (r"(2x)^\circ", r"(2x)^{\circ}"),
     (r"(2x)^\circ", r"2x \text{ degrees}"), (r"\text{No}", "no"), (r"\text{YES}", "Yes"),
     ("x^2+2x+1", "(x+1)^2"), ("2x+3", "3 + 2x"), ("4a-2", "2(2a-1)"), (r"\frac{x}{2}", "x/2"),
@@ -163,7 +167,8 @@ WRONG = [
     (r"\frac{a}{b+c}", r"\frac{a}{b}+c"), (r"2 \sin x \cos x", r"\sin x"),
     (r"\text{undefined}", "0"), ("10^{100}", "10^{99}"), (r"x\ge2", "x > 2"),
     (r"\{-1,0,1\}", "-1,0"), ("a=3,b=4", "a=4,b=3"), ("2x+5y<10", "2x+5y>10"),
-    (r"13\frac12", r"\frac{131}{2}"), ("7", "7.01"),
+    (r"13\frac12", r"\frac{131}{2}"), ("7", "7.01"), (r"\cos 60", r"\cos 60^\circ"),
+    (r"\frac{-1\pm\sqrt{5}}{2}", r"\frac{-1\pm\sqrt{3}}{2}"), ("3, -1", "3"),
 ]  # fmt: skip
 
 

@@ -117,6 +117,24 @@ def test_from_trl_passes_the_turns_after_the_prompt():
     assert scores(from_trl(turns), [{"messages": chat, "first_turn": 1}]) == [1.0]
 
 
+def test_functions_get_a_completion_as_the_model_wrote_it_with_its_reasoning():
+    text = "<think>6 × 7</think>\n<answer>42</answer>"
+    texts = {"prompt": "6 × 7?", "completion": text, "ground_truth": "42", "answer": "42"}
+    chat = [{"role": "user", "content": "6 × 7?"}, {"role": "assistant", "content": text}]
+
+    def of_verl(data_source, solution_str, ground_truth):
+        return float(solution_str == text)
+
+    def of_openrlhf(queries, prompts, labels):
+        return [float(query.endswith(text)) for query in queries]
+
+    for row in texts, {"messages": chat, "ground_truth": "42"}:
+        assert scores(from_verl(of_verl), [row]) == [1.0]
+        assert scores(from_openrlhf(of_openrlhf), [row]) == [1.0]
+    assert scores(from_trl(lambda completions: [float(completions == [text])]), [texts]) == [1.0]
+    assert scores(from_verifiers(lambda completion: float(completion == text)), [texts]) == [1.0]
+
+
 def test_from_trl_none_and_nan_are_no_score():
     assert scores(from_trl(lambda completions: [None, 1.0]), TEXTS) == [None, 1.0]
     assert scores(from_trl(lambda completions: [float("nan"), 1.0]), TEXTS) == [None, 1.0]

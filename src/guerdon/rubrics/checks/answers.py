@@ -52,14 +52,17 @@ _CONDITION = re.compile(
     re.IGNORECASE,
 )
 _HYPOTHESIS = re.compile(r"(?i)\bif\b[^.!?]*\Z")
-_CORRECTION = re.compile(r"(?i)\b(?:wait|correct(?:ion|ed)|sorry|oops|mistake)\b[^.!?]*\Z")
+_CORRECTION = re.compile(
+    r"(?i)\b(?:wait|correct(?:ion|ed)|sorry|oops|mistake|error)\b[^.!?]*(?:[.!]\s[^.!?]*)?\Z"
+)
 _RETRACTION = re.compile(
     r"(?i)[\s*_]*(?:(?:oh|wait|hmm)\W{1,4})?(?:no(?:pe)?(?:\s*[,.!:…—–]|\s+-|\s+wait\b|\s*$)"
     r"|(?:that|this|it)(?:['’]s|\s(?:is|was))\s(?:not\s(?:right|correct)|wrong|incorrect))"
 )
 _BEFORE = 40  # how many characters before a label are looked at
 _IS = (
-    r"(?:is|was|must\sbe|should\sbe|would\sbe|will\sbe|equals|comes\s(?:out\s)?to|turns\sout\sto\sbe)\b"
+    r"(?:is\s(?:found\sto\sbe|given\sby|equal\sto)|is|was|(?:must|should|would|will|has\sto)\sbe|equals"
+    r"|becomes|comes\s(?:out\s)?to|turns\sout\sto\sbe)\b"
     r"(?:,?\s{1,3}(?:therefore|thus|hence|then|so|simply|just|now|actually|also|indeed|probably"
     r"|(?:most\s)?likely|clearly|still|in\sfact)\b,?){0,2}\s?[:：]?"
 )
@@ -70,13 +73,16 @@ _USUAL_LINE = re.compile(
 )
 _OPENING = re.compile(
     r"(?<![\w/])(?P<article>(?:the|my|our)\s{1,3})?"
-    r"(?P<quality>(?:(?:final|correct|right|best|numerical|exact|short)\s{1,3}){0,2})\Z",
+    r"(?P<quality>(?:(?:final|correct|right|best|numeric(?:al)?|integer|exact|short|simplified|overall"
+    r"|required|desired|(?:most\s)?(?:likely|appropriate|suitable))\s{1,3}){0,2})\Z",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
     rf"""(?P<letter>A\s?[*_]{{0,3}}[:：])
-      | (?i:(?:ans(?:wers?)?\b\.?|(?P<choice>(?:option|choice)\b))
-        (?:\s(?:to|for|of|in)\s[^.!?:：=\n]{{1,60}}?)??
+      | (?:答案|(?i:respuesta(?:\sfinal)?|(?:endg\w+\s)?antwort))\s?
+        (?P<other>[:：]|[是为选]\s?[:：]?)
+      | (?i:(?:ans(?:wers?)?\b\.?|(?P<choice>(?:option|choice|result)\b)|(?P<fix>correction))
+        (?:\s(?:to|for|of|in|we)\s[^.!?:：=\n]{{1,60}}?|,\s[^.!?:：=\n]{{1,40}}?,)??
         (?:\s?\([^()\n]{{1,40}}\))?
         (?:</\w{{1,10}}>|[\s*_`)\]}}"]){{0,8}}+
         (?:(?P<strong>[:：]|(?<=ns\.\s))
@@ -85,7 +91,10 @@ _LABEL = re.compile(
     """,
     re.VERBOSE,
 )
-_KEY_WORD = re.compile(r"[Aa]ns|ANS|A\s?[*_]{0,3}[:：]|(?:option|choice)\b")
+_KEY_WORD = re.compile(
+    r"[Aa]ns|ANS|A\s?[*_]{0,3}[:：]|(?:option|choice|[Cc]orrection|[Rr]esult)\b"
+    r"|答案|[Rr]espuesta\b|[Aa]ntwort\b"
+)
 _LABEL_ALONE = re.compile(
     r"(?i)(?:the\s|my\s)?(?:(?:final|correct)\s)?ans(?:wer)?(?:</\w{1,10}>|[\s*_`|\]}])*+"
 )
@@ -108,7 +117,7 @@ _OPTION = re.compile(r"\W{0,3}[A-Z][).:]\s")
 _CONTRAST = re.compile(r",\s+(?:and\s+)?not\s|,?\s+(?:rather\s+than|instead\s+of)\s")
 _EMPTY = " \t\r*_`$|"
 _OPENERS, _CLOSERS = "([{（【「“", ")]}）】」”"
-_END_TOKEN = re.compile(r"<(?:[|｜][^<>\s]{1,40}[|｜]|/s|eos|end_of_turn)>\s*\Z")
+_END_TOKEN = re.compile(r"<(?:[|｜](?!end_of_box)[^<>\s]{1,40}[|｜]|/s|eos|end_of_turn)>\s*\Z")
 _RULE = re.compile(r"[\s|:*_~$`-]*|\s*\\[\[(]\s*|\s*\\begin\{\w{1,20}\*?\}\s*")
 _TAGS = re.compile(r"\A(?:<[A-Za-z][^<>]{0,80}>){1,4}|(?:</?[A-Za-z][^<>]{0,80}>){1,4}\Z")
 _WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
@@ -116,11 +125,16 @@ _BULLET = re.compile(r"[\s>]*(?:[-*+•·–]|[0-9]{1,2}[.)]|\([a-z]\))\s+")
 
 _BOX = re.compile(
     r"\\f?boxed\s{0,3}(?:\{|(?P<bare>(?=[-+.]?[0-9])))|\\fbox\s{0,3}\{"
-    r"|(?P<tag><(?:final[_ -]?)?answer>|\[answer\](?!\W{0,4}[:：]))",
+    r"|(?P<tag><(?:final[_ -]?)?answer>|(?-i:<SOLUTION>)|<\|begin_of_box\|>"
+    r"|\[answer\](?!\W{0,4}[:：]))",
     re.IGNORECASE,
 )
+_TAG_NAMES = ("nswer>", "NSWER>", "nswer]", "NSWER]", "SOLUTION>", "of_box|>")
 _BARE_END = re.compile(r"[$\\\n]|[.!?](?=\s|$)")
-_TAG_END = re.compile(r"[<\[]/(?:final[_ -]?)?answer[>\]]", re.IGNORECASE)
+_TAG_END = re.compile(
+    r"[<\[]/(?:final[_ -]?)?answer[>\]]|</SOLUTION>|<\|end_of_box\|>", re.IGNORECASE
+)
+_BOX_BEFORE = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}[\s$]*(?:,|,?\s*(?:and|or)\b)[\s$]*\Z")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _PLACEHOLDER = re.compile(
     r"(?i)[\s.…_?{}\[\]<>-]*+(?:(?:your|the|final|my)\s+)*(?:answer|number|result|letter)?"
@@ -184,7 +198,7 @@ def _last_box(text: str) -> tuple[int, str | None]:
     """The start of the last box (-1: none), and its content (None: never closed)."""
     last = max(text.rfind("\\boxed"), text.rfind("\\fbox")) if "\\" in text else -1
     if "<" in text or "[" in text:
-        last = 0 if any(map(text.count, ("nswer>", "NSWER>", "nswer]", "NSWER]"))) else last
+        last = 0 if any(map(text.count, _TAG_NAMES)) else last
     # Nearly always the last box is the answer; otherwise all are read, from the last one.
     for begin in dict.fromkeys((last, 0)) if last >= 0 else ():
         limit = len(text)
@@ -193,9 +207,17 @@ def _last_box(text: str) -> tuple[int, str | None]:
             is_mention = text[max(opened.start() - 1, 0)] == "`" or opened[0][0] == "["
             is_empty = content is not None and _PLACEHOLDER.fullmatch(content[:60])
             if not is_empty and (content is not None or not is_mention):
-                return opened.start(), content
+                return opened.start(), _with_boxes_before(text, opened.start(), content)
             limit = opened.start()
     return -1, None
+
+
+def _with_boxes_before(text: str, start: int, content: str | None) -> str | None:
+    """The content of a box, behind the contents of those before it in a list."""
+    while content is not None and (before := _BOX_BEFORE.search(text, max(start - 400, 0), start)):
+        start = before.start()
+        content = content if before[1] == content else f"{before[1]}, {content}"
+    return content
 
 
 def _content_of(text: str, opened: re.Match[str], limit: int) -> str | None:
@@ -252,7 +274,7 @@ def _may_state(text: str) -> bool:
         or ("A" in text and ("NS" in text or _KEY_WORD.search(text) is not None))
         or ("#" in text and "####" in text)
         or "orrect" in text
-        or "best" in text
+        or any(map(text.count, ("best", "esult", "答案", "espuesta", "ntwort")))
     )
 
 
@@ -304,7 +326,7 @@ def _label_at(line: str, start: int, begin: int) -> re.Match[str] | None:
         begin: Where the line begins behind its decoration.
     """
     label = _LABEL.match(line, start)
-    if label and start == begin and not label["choice"]:
+    if label and (label["other"] or (start == begin and not label["choice"])):
         return label
     opening = label and _OPENING.search(line, max(start - _BEFORE, 0), start)
     if not label or not opening or (label["choice"] and not opening["quality"]):
@@ -326,6 +348,8 @@ def _counts(label: re.Match[str], content: str, below: str) -> bool:
         return not (_OPTION_B.search(content) or _OPTION_B.match(below))
     if label["says"]:
         return content.strip(" .$*").isdigit() or not _REMARK.match(content[:100])
+    if label["fix"]:
+        return read_quantity(content) is not None or len(content.split()) == 1
     if label["weak"]:
         return read_quantity(content) is not None or (
             "=" not in label["weak"] and _is_terse(content)

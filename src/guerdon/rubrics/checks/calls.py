@@ -170,7 +170,9 @@ def _read_call(call: Mapping[str, Any], error: str | None, text: str) -> StepCal
 
 def _read_answer(answer: Message, pattern: str | None) -> tuple[str | None, str]:
     """Return the type of the error, and the text, of the answer to a call."""
-    failed = answer.get("is_error") is True
+    from guerdon.types.message_formats import FAILED
+
+    failed = answer.get("status") == "error" or any(answer.get(name) is True for name in FAILED)
     failed = failed or (pattern is not None and _compiled(pattern).found_in(answer.text))
     error = str(answer.get("error_type") or "execution_error") if failed else None
     return error, answer.text

@@ -24,9 +24,12 @@ _MARKED = re.compile(
     re.IGNORECASE,
 )
 _SECOND = re.compile(
-    r"\s*[.,]?\s*(?:(?:and|or|no,?)\s|[/&+(])?\s*\(?[A-Za-z]\)?\s*(?:$|[,;./&)]|and\s|or\s)"
+    r"\s*[.,]?\s*(?:(?:and|or|no,?)\s(?:maybe|perhaps|possibly|else)?|[/&+(])?\s*\(?[A-Za-z]\)?\s*(?:$|[,;./&)]|and\s|or\s)"
 )
-_WRONG = re.compile(r"(?i)\W*(?:[\w -]{1,60} )?(?:incorrect|wrong|not (?:correct|right))\b")
+_WRONG = re.compile(  # of this option, not of another one
+    r"(?i)\W*(?:(?!because|since|all\b|others?\b|(?-i:[A-Z]\b))[\w-]+ ){0,9}"
+    r"(?:incorrect|wrong|not (?:correct|right))\b"
+)
 _LETTER = re.compile(r"\(?[A-Z]\)?")
 _LETTER_BEHIND = re.compile(r"(?P<text>.+\S)\s*[(\[](?P<label>[A-Z])[)\]]")
 _LABEL = re.compile("[A-Z]|[0-9]{1,2}")
@@ -181,7 +184,8 @@ def _read(text: str, options: Mapping[str, str], *, in_prose: bool = False) -> s
         other = _named(behind["text"], options) if behind else label
         return other if not behind or other in (behind["label"], None) else ""
     label, rest = marked["label"].upper(), _plain(marked["rest"])
-    rest = rest[1:-1] if rest[:1] + rest[-1:] == "()" else rest
+    is_in_parentheses = rest[:1] + rest[-1:] == "()"
+    rest = rest[1:-1] if is_in_parentheses else rest
     if (options and label not in options) or (in_prose and label != marked["label"]):
         return None
     other = _named(rest, options)
@@ -190,7 +194,7 @@ def _read(text: str, options: Mapping[str, str], *, in_prose: bool = False) -> s
     is_wrong = other is None and marked["mark"][:1] in ".:,;)–—-" and _WRONG.match(rest)
     if is_wrong or other not in (None, label) or _SECOND.match(f"{marked['mark']} {rest}"):
         return ""
-    is_word = rest and not marked["mark"] and not marked["close"]
+    is_word = rest and not (marked["mark"] or marked["close"] or is_in_parentheses)
     return None if is_word and other is None else label
 
 
@@ -202,4 +206,5 @@ def _named(text: str, options: Mapping[str, str]) -> str | None:
 
 
 def _plain(text: str) -> str:
-    return " ".join(plain_signs(text[:4000]).lstrip(_EDGES).rstrip(_EDGES + ".,;:!?").split())
+    text = plain_signs(text[:4000]).replace("**", "")
+    return " ".join(text.lstrip(_EDGES).rstrip(_EDGES + ".,;:!?").split())

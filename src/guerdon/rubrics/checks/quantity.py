@@ -31,7 +31,8 @@ _NUMBER = re.compile(
           \s*[$€£¥₹₩]{0,2})\s*
         (?P<inner>[-+]?)                    # "$-5"
         (?:(?P<whole>[0-9]+)\s+(?=[0-9]+\s*/))?
-        (?P<digits>[1-9][0-9]{0,2}(?:,[0-9]{3})+ | [1-9][0-9]{0,2}(?:[\u2009\u202f][0-9]{3})+
+        (?P<digits>[1-9][0-9]{0,2}(?:,[0-9]{3})+
+          | [1-9][0-9]{0,2}(?:[ \u2009\u202f][0-9]{3})+(?![0-9])
           | [1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}  # the grouping of India
           | [0-9]+)?
         (?P<decimals>\.[0-9]+)?
@@ -59,6 +60,7 @@ _SIGNS = {"pounds": "£", "euro": "€", "Omega": "Ω", "mu": "μ"}
 _GROUP = r"\s*(?:\{\s*(-?[0-9,.]+)\s*\}|([0-9]))"
 _LATEX: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\\(?:text)?color\s*\{\w+\}"), ""),
     (re.compile(rf"\\(?:[dtcs]|nice)?frac{_GROUP}{_GROUP}"), r" \1\2/\3\4"),
     (
         re.compile(
@@ -79,7 +81,7 @@ _LATEX: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
 _TAG = re.compile(r"</?(?:answer|strong|span|code|mark|em|b|i|p|u)>|<br ?/?>\Z", re.IGNORECASE)
 _POWER_OF_TEN = re.compile(
     r"(?:(?<=[0-9])\s*(?:\\times|\\cdot|[×·x*])|(?<![0-9.,^*/)×])(?<![×x·]\s)(?<![*/s]\s))\s*10\s*"
-    r"(?:\^|\*\*)\s*(?:\{\s*([-+]?[0-9]+)\s*\}|([-+]?[0-9]+))"
+    r"(?:\^|\*\*)\s*(?:[{(]\s*([-+]?[0-9]+)\s*[})]|([-+]?[0-9]+))"
 )
 _POWER = re.compile(
     r"(?<![\w.,^*/)×])([0-9]{1,4})\s*(?:\^|\*\*)\s*(?:\{\s*([0-9]{1,3})\s*\}|([0-9]{1,3})(?![0-9]))"
@@ -98,7 +100,13 @@ _EMOJI = re.compile(  # not of ✗, ✘ and ❌
 )
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">", "«": "»", "【": "】", "「": "」", "$": "$",
           '"': '"', "'": "'", "“": "”", "‘": "’"}  # fmt: skip
-_WITHOUT_SEPARATORS = str.maketrans("", "", ",\u2009\u202f")
+_WITHOUT_SEPARATORS = str.maketrans("", "", ", \u2009\u202f")
+_REASON = re.compile(
+    r"[.,;]?\s+[\[(]?(?:because|since|which|[Ee]xplanation|[Rr]eason(?:ing)?|and\swe)\b"
+    r"(?!.*\b(?:wrong|incorrect|false)\b).*",
+    re.DOTALL,
+)
+_ARITHMETIC = re.compile(r"[\s0-9.,*/+×·x()-]+")
 _ANNOTATION = re.compile(r"<<[^<>]*>>")
 _EQUAL = re.compile(r"==?")
 _NOT_ONE_CHAIN = re.compile(
@@ -165,7 +173,9 @@ class Quantity(NamedTuple):
         if bits > 1000:
             shown = f"a number of about {bits * 3 // 10} digits"
         else:
-            shown = str(self.value if self.value.denominator == 1 else float(self.value))
+            decimal = str(float(self.value))
+            is_decimal = self.value.denominator > 1 and Fraction(decimal) == self.value
+            shown = decimal if is_decimal else str(self.value)
         unit = self.unit if self.percent or not self.unit else f" {self.unit}"
         return f"{shown:.80}{unit:.40}"
 
@@ -275,8 +285,11 @@ def _undecorated(text: str) -> str:
 
 
 def _last_member(text: str) -> str:
-    """Return the last member of a chain of equalities; any other text as it is."""
+    """Return a text without a reason, and of a chain of equalities its last member."""
+    text = _REASON.sub("", text)
     *members, last = _EQUAL.split(text)
+    if len(members) == 1 and _NUMBER.fullmatch(members[0].strip()) and _ARITHMETIC.fullmatch(last):
+        return last if _NUMBER.fullmatch(last.strip()) else members[0]  # 18 = 2 * 9
     if any(map(_NOT_ONE_CHAIN.search, members)) or any("," in member for member in members[1:]):
         return text
     return last

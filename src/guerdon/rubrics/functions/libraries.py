@@ -17,6 +17,7 @@ from guerdon.rubrics.evaluation import is_async_callable
 from guerdon.rubrics.functions.function import RewardFunction, failed, result_of, results_of
 from guerdon.rubrics.state import unwrapped
 from guerdon.types.columns import texts_of
+from guerdon.types.content import joined_text
 from guerdon.types.evaluate_result import EvaluateResult
 from guerdon.types.message import Message
 
@@ -169,11 +170,12 @@ class _Conversation:
         before, after = messages[:start], messages[start:]
         self.prompt: Any = [message.to_openai() for message in before]
         self.completion: Any = _Messages(message.to_openai() for message in after)
-        self.last_reply = messages[turns[-1]].text if turns else ""
-        self.response = "\n".join(message.text for message in after)
-        self.question = "".join(f"{message.text}\n" for message in before)
+        # As the model wrote them, with its reasoning.
+        recorded = [joined_text(message.content) for message in messages]
+        self.last_reply = recorded[turns[-1]] if turns else ""
+        self.response = "\n".join(recorded[start:])
+        self.question = "".join(f"{text}\n" for text in recorded[:start])
         texts = texts_of(columns)
-        recorded = [message.text for message in messages]
         if texts is not None and [*texts] in (recorded, ["", *recorded]):
             self.prompt, self.completion = self.question, self.response = texts
 
