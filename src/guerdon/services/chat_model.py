@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import heapq
 import json
 import os
 import weakref
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["ChatModel", "Prices", "Reply", "Usage"]
 
 NO_KEY = "none"  # sent to servers without keys
-# An HTTP client looks through all its connections at each request: many small ones are faster.
-REQUESTS_PER_CLIENT = 16
 REFUSED = (400, 422)
 RETRIED = (408, 409, 429)  # and 5xx
 LONGEST_RETRY_AFTER_S = 60.0
@@ -446,25 +443,27 @@ class _Connections:
     def __init__(self, url: str, query: Mapping[str, Any], settings: OpenAIService) -> None:
         self.process = os.getpid()
         self._url, self._query, self._timeout_s = url, query, settings.timeout_s
-        self._clients: dict[int, AsyncClient] = {}
-        # A heap: the lowest number first, so that few connections are opened.
-        self._free = list(range(settings.own_concurrency))
+        self._clients: list[AsyncClient] = []
+        self._idle: list[AsyncClient] = []
         self._turns = asyncio.Semaphore(settings.own_concurrency)
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[AsyncClient]:
-        """Wait for a turn, and occupy it during a request."""
+        """Wait for a turn, and occupy a client during a request.
+
+        Each has one connection: httpx looks through all connections of a client at each request.
+        """
         with Turn() as turn:
             async with self._turns:
                 turn.begin()
-                number = heapq.heappop(self._free)
+                if not self._idle:
+                    self._idle.append(self._connect())
+                    self._clients += self._idle
+                client = self._idle.pop()  # the last that was used, so that few are opened
                 try:
-                    index = number // REQUESTS_PER_CLIENT
-                    if index not in self._clients:
-                        self._clients[index] = self._connect()
-                    yield self._clients[index]
+                    yield client
                 finally:
-                    heapq.heappush(self._free, number)
+                    self._idle.append(client)
 
     def _connect(self) -> AsyncClient:
         import httpx
@@ -476,14 +475,11 @@ class _Connections:
             params=self._query,
             headers=ACCEPTED,
             timeout=self._timeout_s,
-            limits=httpx.Limits(
-                max_connections=REQUESTS_PER_CLIENT, max_keepalive_connections=REQUESTS_PER_CLIENT
-            ),
             **httpx_options(self._url),
         )
 
     async def close(self) -> None:
-        clients, self._clients = list(self._clients.values()), {}
+        clients, self._clients, self._idle = self._clients, [], []
         for client in clients:
             await client.aclose()
 
