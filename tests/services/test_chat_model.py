@@ -26,6 +26,7 @@ from guerdon.errors import (
     ServiceUnavailableError,
 )
 from guerdon.services import ChatModel, Prices, Usage
+from guerdon.types import Message
 
 HELLO = [{"role": "user", "content": "hello you"}]
 
@@ -371,6 +372,12 @@ def test_complete_rejects_messages_that_json_cannot_express(content):
         assert ask(chat).text == "a"
     assert len(model.asked) == 1
     assert chat.usage.retries == 0
+
+
+def test_complete_takes_messages_as_objects():
+    with ScriptedModel(["a"]) as model, chat_with(model) as chat:
+        assert run(chat.complete([Message(**HELLO[0])])).text == "a"
+    assert model.asked[0]["messages"] == HELLO
 
 
 def test_complete_reports_an_unset_key(monkeypatch):

@@ -237,7 +237,7 @@ class ChatModel(SharedClient):
 
     async def complete(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Sequence[Any],
         *,
         schema: Mapping[str, Any] | None = None,
         temperature: float | None = None,
@@ -247,7 +247,7 @@ class ChatModel(SharedClient):
         """Ask the model, from any event loop.
 
         Args:
-            messages: The conversation, in OpenAI's format.
+            messages: The conversation: dicts in OpenAI's format, or `Message` objects.
             schema: A JSON Schema for the reply. If the endpoint rejects it (400 or 422), it is
                 asked without, now and later.
             temperature: Overrides the model's own.
@@ -317,7 +317,8 @@ class ChatModel(SharedClient):
         """Send a request, and return the answer, a JSON object."""
         key = self._key()
         try:
-            content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+            text = json.dumps(body, ensure_ascii=False, allow_nan=False, default=_fields_of)
+            content = text.encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgumentError(
                 f"messages to {self.name} must fit into JSON in UTF-8: {error}"
@@ -378,6 +379,13 @@ class ChatModel(SharedClient):
 
 class _RefusedError(ServiceError):
     """The endpoint rejects the request."""
+
+
+def _fields_of(value: Any) -> Any:
+    """The fields of a `Message` or another model of pydantic."""
+    if not hasattr(value, "model_dump"):
+        raise TypeError(f"{type(value).__name__} is not JSON-serializable")
+    return value.model_dump(mode="json")
 
 
 def _reason(error: Exception) -> tuple[type[ServiceError], str]:
