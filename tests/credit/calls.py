@@ -13,6 +13,7 @@ COLUMNS = {
     "components",
     "valid",
     "default_step_reward",
+    "outcome_reward",
 }
 
 
