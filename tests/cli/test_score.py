@@ -643,7 +643,7 @@ def test_score_param_overrides_a_column(inside, grouped, tmp_path):
         (
             "functions.py:plain",
             ["--credit", "gigpo", "--gamma", "1", "--credit-option", "gamma=1"],
-            "--credit-option gamma and --gamma are both given",
+            "--credit-option gamma is given twice",
         ),
         ("functions.py:plain", ["--gamma", "1"], "gamma: these options require --credit"),
         (
@@ -723,65 +723,6 @@ def test_score_credit_option_reaches_the_method(inside, grouped, tmp_path):
     ):
         assert inside(*args, *options).returncode == 0
         assert [row["steps"][0]["advantage"] for row in scored_rows(tmp_path)] == found
-
-
-SHAPED = """
-from guerdon import Rubric, WeightedSum
-
-class Says(Rubric):
-    def forward(self, action, observation):
-        return float("42" in action.content)
-
-class Long(Rubric):
-    def forward(self, action, observation):
-        return len(action.content) / 10
-
-reward = WeightedSum({"right": Says(), "long": Long()}, weights={"right": 1.0, "long": 0.1})
-"""
-
-
-def test_score_outcome_gives_failed_groups_no_advantage(inside, grouped, tmp_path):
-    (tmp_path / "shaped.py").write_text(SHAPED)
-    grouped(("failed", "1"), ("failed", "333"), ("mixed", "42"), ("mixed", "1"))
-    command = ("rollouts.jsonl", "-r", "shaped.py:reward", *OUT, "--credit", "grpo")
-    plain = inside(*command)
-    printed = " ".join(plain.stdout.split())
-    assert "failed: none is solved 1 mixed: outcomes vary 1" in printed
-    assert "advantages in groups with equal outcomes: see --outcome 50%" in printed
-    found = {}
-    for options in (), ("--outcome", "right"):
-        done = inside(*command, *options, "--json")
-        groups = json.loads(done.stdout)["groups"]
-        assert (done.returncode, groups["group_kinds"]) == (0, {"failed": 1, "mixed": 1})
-        rows = scored_rows(tmp_path)
-        assert [row["group_kind"] for row in rows] == ["failed"] * 2 + ["mixed"] * 2
-        found[options] = [row["steps"][0]["advantage"] for row in rows], groups["phantom_share"]
-    advantages, share = found[()]
-    assert (advantages[1] > 0.7, share) == (True, pytest.approx(0.5, abs=0.01))
-    advantages, share = found["--outcome", "right"]
-    assert (advantages[:2], share) == ([0.0, 0.0], 0.0)
-    assert advantages[2] > 0.7
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--credit", "grpo", "--outcome", "wrong"),
-         "the outcome 'wrong' is no component of the reward, whose components are right, long"),
-        (("--credit", "gdpo", "--outcome", "right"), "gdpo divides each component by its own"),
-        (("--credit", "grpo", "--credit-option", "gate=success"), "`gate` requires `outcome`"),
-        (("--outcome", "right"), "require --credit METHOD"),
-        (("--credit", "grpo", "--outcome", "right", "--credit-option", "outcome=long"),
-         "--credit-option outcome and --outcome are both given"),
-    ],
-)  # fmt: skip
-def test_score_refuses_an_outcome_that_gates_nothing(inside, grouped, tmp_path, options, message):
-    (tmp_path / "shaped.py").write_text(SHAPED)
-    grouped(("g", "1"))
-    done = inside("rollouts.jsonl", "-r", "shaped.py:reward", *OUT, *options)
-    assert done.returncode == 2
-    assert message in " ".join(done.stderr.split())
-    assert not (tmp_path / OUT[1]).exists()
 
 
 def test_score_state_key_accepts_a_function_of_a_file(inside, grouped, tmp_path):

@@ -45,69 +45,7 @@ def untouched(rollouts):
     return all(pair == (None, None) for each in filled(rollouts) for pair in each)
 
 
-def shaped(name, right, brief, *, group="g", valid=True):
-    made = rollout(name, right + brief, "s", group=group, valid=valid)
-    made.components = {"right": right, "brief": brief}
-    return made
-
-
 # What is filled in
-
-
-def test_apply_credit_with_an_outcome_ranks_no_failures():
-    rollouts = [shaped("a", 0.0, 0.9), shaped("b", 0.0, 0.5), shaped("c", 0.0, 0.1)]
-    credit = apply_credit(rollouts, "grpo")
-    assert credit.diagnostics.phantom_share == 1.0
-    assert advantages(rollouts)[0][0] > 0.9
-    credit = apply_credit(rollouts, "grpo", outcome="right")
-    assert (advantages(rollouts), credit.diagnostics.phantom_share) == ([[0.0]] * 3, 0.0)
-    solved = [shaped("a", 1.0, 0.9), shaped("b", 1.0, 0.5), shaped("c", 0.0, 0.1)]
-    apply_credit(
-        solved, "rloo", outcome="right", weights={"right": 2.0, "brief": 0.5}, progress=["brief"]
-    )
-    expected = [[1.0 + 0.3], [1.0 - 0.3 + 0.3], [-2.0 - 0.3]]
-    assert advantages(solved) == [pytest.approx(each) for each in expected]
-
-
-def test_apply_credit_a_rollout_without_the_outcome_is_masked():
-    rollouts = [shaped("a", 1.0, 0.9), shaped("b", 0.0, 0.5), shaped("c", 0.0, 0.1)]
-    rollouts[2].components = {"brief": 0.1}
-    credit = apply_credit(rollouts, "dr_grpo", outcome="right")
-    assert advantages(rollouts) == [[0.5], [-0.5], [None]]
-    assert list(credit.diagnostics.masked) == ["c"]
-    for each in rollouts:
-        each.components = {"brief": 0.1}
-    with pytest.raises(CreditError, match=r"'right' is no component .* its components are brief"):
-        apply_credit(rollouts, "dr_grpo", outcome="right")
-
-
-def test_apply_credit_rollouts_that_were_cut_off():
-    def rollouts(**info):
-        made = [rollout("a", 1.0, "s", values=(0.5,)), rollout("b", 0.0, "s", values=(0.25,))]
-        made[1].steps[-1].step_info |= info
-        return made
-
-    expected = {
-        "keep": [[0.5], [-0.5]], "loss_mask": [[0.5], [None]], "mask": [[0.0], [None]],
-    }  # fmt: skip
-    for truncated, found in expected.items():
-        cut = rollouts(truncated=True)
-        credit = apply_credit(cut, "dr_grpo", truncated=truncated)
-        assert advantages(cut) == found
-        assert bool(credit.diagnostics.truncated) == (truncated != "mask")
-    cut = rollouts(truncated=True, next_value=0.75)
-    apply_credit(cut, "gae", truncated="bootstrap")
-    assert advantages(cut) == [[0.5], [0.5]]
-    with pytest.raises(CreditError, match="no `last_value`"):
-        apply_credit(rollouts(truncated=True), "gae", truncated="bootstrap")
-    with pytest.raises(CreditError, match="requires a critic"):
-        apply_credit(cut, "grpo", truncated="bootstrap")
-
-
-@pytest.mark.parametrize("method", ["gdpo", "pure", "state_differences"])
-def test_apply_credit_refuses_an_outcome_that_gates_nothing(method):
-    with pytest.raises(InvalidArgumentError, match=f"{method} .* no outcome gates it; use grpo"):
-        apply_credit([shaped("a", 1.0, 0.9)], method, outcome="right")
 
 
 def test_apply_credit_gigpo_compares_scores_and_steps_in_one_state():

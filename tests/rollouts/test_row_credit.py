@@ -131,25 +131,6 @@ def test_row_credit_credits_rows_of_a_rubric():
     assert rows[0]["steps"][0]["advantage"] > 0 > rows[1]["steps"][0]["advantage"]
 
 
-def test_row_credit_with_an_outcome_takes_the_weights_of_the_reward():
-    rubric = WeightedSum(
-        {"right": as_rubric(lambda a, o: float(a.history[-1].text == "s")),
-         "brief": as_rubric(lambda a, o: len(a.history[-1].text) / 4)},
-        weights={"right": 1.0, "brief": 0.5},
-    )  # fmt: skip
-    for texts, kind, expected in [
-        (("s", "ttt", "tt"), "mixed", [2 / 3, -1 / 3, -1 / 3]),
-        (("t", "tttt"), "failed", [0.0, 0.0]),
-    ]:
-        rollouts = [rollout(0.0, text) for text in texts]
-        rows = list(score_rollouts(rubric, rollouts))
-        settings = CreditSettings("dr_grpo", options={"outcome": "right"})
-        weights = {"right": 1.0, "brief": 0.5}
-        RowCredit(settings, weights=weights).add(list(zip(rollouts, rows, strict=True)))
-        assert [row["group_kind"] for row in rows] == [kind] * len(texts)
-        assert [advantage for [advantage] in advantages(rows)] == pytest.approx(expected)
-
-
 @reward_function
 def measured(messages, score=0.0, steps=None):
     """The score and measurements of the rollout."""

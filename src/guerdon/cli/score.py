@@ -24,7 +24,6 @@ from guerdon.cli.console import (
     share,
     table,
 )
-from guerdon.credit.credit import PHANTOM_SHARE
 from guerdon.errors import InvalidArgumentError, ScoringError
 from guerdon.rollouts.crediting import CreditSettings
 from guerdon.rollouts.scoring.job import ENGINES, ScoringJob, ScoringReport
@@ -103,14 +102,6 @@ def score(
             metavar="METHOD",
             help="Also compute each step's advantage within its group: gigpo, hgpo, grpo, dr_grpo, "
             "rloo, group_normalized_returns, mt_grpo, pure.",
-        ),
-    ] = None,
-    outcome: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COMPONENT",
-            help="The component that says whether a task is solved: in groups that nobody solved, "
-            "nothing else gives an advantage.",
         ),
     ] = None,
     gamma: Annotated[
@@ -204,7 +195,7 @@ def score(
         ground_truth=ground_truth,
         parameters=_named("--param", param),
         score_failed=score_failed,
-        credit=_credit(credit, state_key, credit_option, outcome=outcome, gamma=gamma, omega=omega),
+        credit=_credit(credit, state_key, credit_option, gamma=gamma, omega=omega),
         sandbox=_sandbox(sandbox, allow_read, limit, reuse),
         at=at,
         services=services,
@@ -247,13 +238,10 @@ def _credit(
     method: str | None,
     state_key: str,
     given: list[str] | None,
-    **shortcuts: float | str | None,
+    **shortcuts: float | None,
 ) -> CreditSettings | None:
-    known = _named("--credit-option", given)
-    for name, value in shortcuts.items():
-        if value is not None and name in known:
-            raise InvalidArgumentError(f"--credit-option {name} and --{name} are both given")
-        known |= {} if value is None else {name: value}
+    own = [f"{name}={value}" for name, value in shortcuts.items() if value is not None]
+    known = _named("--credit-option", own + (given or []))
     if method is not None:
         return CreditSettings(method, state_key, known)
     _refuse("--credit METHOD", dict.fromkeys(known, True) | {"state-key": state_key != "last"})
@@ -373,13 +361,6 @@ def _last_lines(report: ScoringReport, job: ScoringJob) -> str:
     return "\n".join(lines)
 
 
-KINDS = {
-    "failed": "failed: none is solved", "saturated": "saturated: all are solved",
-    "tied": "tied: all outcomes are the same", "mixed": "mixed: outcomes vary",
-    "single": "single: one valid outcome", "abstained": "abstained: no valid outcome",
-}  # fmt: skip
-
-
 def group_tables(groups: GroupSummary, credit: CreditSettings | None) -> Iterator[Table | Text]:
     """The groups as tables."""
     columns = ["group", "rows", "mean score", "scores"]
@@ -417,14 +398,6 @@ def _group_counts(groups: GroupSummary, credit: CreditSettings | None) -> Iterat
     yield "groups", f"{groups.groups:,}"
     yield "  dead: all scores are the same", f"{groups.dead:,}"
     yield "  of one valid score", f"{groups.alone:,}"
-    for kind, count in groups.kinds.most_common():
-        yield f"  {KINDS[kind]}", f"{count:,}"
-    if groups.phantom_share:
-        is_high = (
-            groups.phantom_share > PHANTOM_SHARE and credit and "outcome" not in credit.options
-        )
-        hint = ": see --outcome" if is_high else ""
-        yield f"advantages in groups with equal outcomes{hint}", f"{groups.phantom_share:.0%}"
     if groups.without:
         yield "rollouts without a group", f"{groups.without:,}"
     if groups.uncredited:

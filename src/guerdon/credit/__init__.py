@@ -10,10 +10,7 @@ if TYPE_CHECKING:
     from guerdon.credit.batch import *
     from guerdon.credit.credit import *
     from guerdon.credit.estimators import *
-    from guerdon.credit.outcome import *
     from guerdon.credit.statistics import *
     from guerdon.credit.tokens import *
 
-__getattr__, __dir__ = lazy_names(
-    __name__, "statistics", "batch", "credit", "tokens", "outcome", "estimators"
-)
+__getattr__, __dir__ = lazy_names(__name__, "statistics", "batch", "credit", "tokens", "estimators")

@@ -27,9 +27,7 @@ from guerdon.credit.columns import (
     read_steps,
     row_error,
 )
-from guerdon.credit.outcome import Outcome, guess_outcome
 from guerdon.credit.states import group_similar, state_keys
-from guerdon.credit.statistics import Normalize, relative_to_group
 from guerdon.errors import CreditError
 
 __all__ = ["StepBatch"]
@@ -37,7 +35,6 @@ __all__ = ["StepBatch"]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 OutcomeReward = Literal["auto", "terminal", "rest", "none"]
-Truncation = Literal["keep", "loss_mask", "mask", "bootstrap"]
 # How much the sum of a trajectory's rewards may differ from its score, as a share of the score.
 SAME_SUM = 1e-6
 # The number of earlier states that an anchor group may depend on.
@@ -84,12 +81,6 @@ class StepBatch:
         outcome_reward: How the score is part of the returns: ``terminal``, ``rest`` or ``none``.
         undecided: The indices of the trajectories that allow both ``terminal`` and ``rest``, if
             ``auto`` decided for ``terminal``.
-        outcome: Which trajectories solved their task, if it is known; see `gate_on_outcome`.
-        empty_groups: The ids of the groups without a valid trajectory.
-        truncated: Whether a limit cut the trajectory off, (T,). None if nobody said.
-        last_values: The critic's estimate for the state after the last step, (T,), NaN where it
-            isn't known. None if none were passed.
-        is_trained_on: Whether the trajectory's advantages are for training, (T,). None: all are.
     """
 
     size: int
@@ -114,11 +105,6 @@ class StepBatch:
     default_step_reward: float
     outcome_reward: OutcomeReward = "terminal"
     undecided: tuple[int, ...] = ()
-    outcome: Outcome | None = None
-    empty_groups: tuple[Any, ...] = ()
-    truncated: NDArray[np.bool_] | None = None
-    last_values: Floats | None = None
-    is_trained_on: NDArray[np.bool_] | None = None
 
     @classmethod
     def from_arrays(
@@ -136,9 +122,6 @@ class StepBatch:
         valid: PerTrajectory | None = None,
         default_step_reward: float = 0.0,
         outcome_reward: OutcomeReward = "auto",
-        truncated: PerTrajectory | None = None,
-        last_value: PerTrajectory | None = None,
-        truncation: Truncation = "keep",
     ) -> StepBatch:
         """Make a batch of columns with one row for each step, in any order.
 
@@ -169,18 +152,6 @@ class StepBatch:
                 - ``auto``: ``none`` if the rewards of every trajectory add up to its score, else
                   ``terminal``. If there are base rewards, a note of the diagnostics names the
                   trajectories that ``rest`` may be right for.
-            truncated: Booleans for whether a limit cut the trajectory off, as one on its steps or
-                its tokens, in the same forms.
-            last_value: The critic's estimate of the return from the state after the last step, in
-                the same forms; NaN or None where it isn't known. It counts for trajectories that
-                were cut off: any other return ends with them.
-            truncation: What is done with trajectories that were cut off:
-
-                - ``keep``: nothing. An agent with a limit learns to finish within it.
-                - ``loss_mask``: they count in means and deviations, and aren't trained on.
-                - ``mask``: they count nowhere.
-                - ``bootstrap``: their ``last_value`` is required, which `gae` reads; an estimator
-                  without a critic has nothing to read.
 
         Raises:
             CreditError: The columns are invalid or inconsistent; ``rows`` lists the rows.
@@ -197,10 +168,7 @@ class StepBatch:
         _check_one_group(trajectories, groups)
         place = groups.codes * len(trajectories.ids) + trajectories.codes
         order = _canonical_order(place, read_steps(columns["step"], "step"))
-        masked, is_cut = _masked(valid, trajectories), _cut(truncated, trajectories)
-        check_choice("truncation", truncation, get_args(Truncation), error=CreditError)
-        if truncation == "mask":
-            masked |= dict.fromkeys(np.flatnonzero(is_cut).tolist(), "it was cut off")
+        masked = _masked(valid, trajectories)
         counts = np.ones(len(trajectories.ids), np.bool_)
         counts[list(masked)] = False
         rows = order[counts[trajectories.codes[order]]]
@@ -220,15 +188,6 @@ class StepBatch:
         decided, undecided = _decided(outcome_reward, base, scores, of_trajectory)
         codes, keys = _states(columns.get("state"), rows, of_group)
         actions, _ = _states(columns.get("action"), rows, of_group, "actions")
-        last_values = None
-        if last_value is not None:
-            last_values = _component(last_value, "last_value", trajectories, counts)[kept]
-        if truncation == "bootstrap":
-            _check_bootstrap("values" in columns, is_cut[kept], last_values, rows[starts])
-        by_name = {
-            name: _component(column, f"components[{name!r}]", trajectories, counts)[kept]
-            for name, column in (components or {}).items()
-        }
         return cls(
             size=size,
             rows=rows,
@@ -243,7 +202,10 @@ class StepBatch:
             lengths=np.diff(starts, append=len(rows)),
             group_of=group_of,
             scores=scores,
-            components=by_name,
+            components={
+                name: _component(each, f"components[{name!r}]", trajectories, counts)[kept]
+                for name, each in (components or {}).items()
+            },
             trajectory_ids=tuple(trajectories.ids[code] for code in kept.tolist()),
             group_ids=tuple(groups.ids[code] for code in used_groups.tolist()),
             has_groups=group is not None,
@@ -252,11 +214,6 @@ class StepBatch:
             default_step_reward=default,
             outcome_reward=decided,
             undecided=undecided,
-            outcome=guess_outcome(scores, by_name),
-            truncated=None if truncated is None else is_cut[kept],
-            last_values=last_values,
-            is_trained_on=~is_cut[kept] if truncation == "loss_mask" else None,
-            empty_groups=tuple(np.delete(np.array(groups.ids, object), used_groups).tolist()),
         )
 
     @property
@@ -269,32 +226,6 @@ class StepBatch:
         """Return whether a trajectory has any base reward, (T,)."""
         return np.bincount(self.trajectory, self.is_rewarded, len(self.starts)) > 0
 
-    def relative(
-        self, values: Floats, index: Integers, *, normalize: Normalize = "mean_std"
-    ) -> Floats:
-        """Return how far values are from the mean of their group, as `relative_to_group` does.
-
-        If the batch is gated on an outcome, the deviation of the outcome is in place of σ.
-
-        Args:
-            values: For each step, (M,), or for each trajectory, (T,).
-            index: The index of the group of each value; the steps of one have the same `group`,
-                or it is 0 for the whole batch.
-            normalize: As for `relative_to_group`.
-
-        Raises:
-            CreditError: As for `relative_to_group`.
-        """
-        outcome = self.outcome
-        if outcome is None or outcome.scale is None or normalize != "mean_std":
-            return relative_to_group(values, index, normalize=normalize)
-        deviation = relative_to_group(values, index, normalize="mean")
-        if not index.any():  # the whole batch, or its only group
-            return deviation / outcome.batch_scale
-        group = self.group_of if len(values) == len(self.group_of) else self.group
-        result: Floats = deviation / outcome.scale[group]
-        return result
-
     def rewards_and_scores(self) -> Floats:
         """Return the rewards with the scores at the last steps, as `outcome_reward` says, (M,)."""
         rewards = self.rewards.copy()
@@ -304,12 +235,6 @@ class StepBatch:
             elif self.outcome_reward == "rest":
                 rewards[self.starts + self.lengths - 1] += self.scores - self.reward_sums()
         return rewards
-
-    def values_after(self) -> Floats:
-        """Return V after the last step, (T,): the last value of an episode cut off, else 0."""
-        if self.truncated is None or self.last_values is None:
-            return np.zeros(len(self.starts))
-        return np.where(self.truncated, np.nan_to_num(self.last_values), 0.0)
 
     def reward_sums(self) -> Floats:
         """Return the sum of each trajectory's rewards, (T,)."""
@@ -483,34 +408,6 @@ def _masked(valid: PerTrajectory | None, trajectories: Numbered) -> dict[int, st
     }
 
 
-def _cut(truncated: PerTrajectory | None, trajectories: Numbered) -> NDArray[np.bool_]:
-    """Whether each trajectory was cut off, (T,)."""
-    if truncated is None:
-        return np.zeros(len(trajectories.ids), np.bool_)
-    array = read_array(_by_row(truncated, "truncated", trajectories), "truncated")
-    if array.ndim != 1 or not np.isin(array, (0, 1)).all():
-        raise CreditError("`truncated` must contain booleans")
-    return np.bincount(trajectories.codes, array.astype(float), len(trajectories.ids)) > 0
-
-
-def _check_bootstrap(
-    has_values: bool, is_cut: NDArray[np.bool_], last_values: Floats | None, rows: Integers
-) -> None:
-    if not has_values:
-        raise CreditError(
-            "truncation='bootstrap' requires a critic: `values`, and an estimator that reads them, "
-            "such as gae"
-        )
-    is_known = np.zeros(len(is_cut), np.bool_)
-    if last_values is not None:
-        is_known = np.isfinite(last_values)
-    if (is_cut & ~is_known).any():
-        raise row_error(
-            "no `last_value` for trajectories that were cut off, which start",
-            rows[is_cut & ~is_known],
-        )
-
-
 def _scores(given: PerTrajectory, trajectories: Numbered, counts: NDArray[np.bool_]) -> Floats:
     """The score of each trajectory, (T,); that of an invalid one may be anything."""
     scores = _numbers(given, "episode_score", trajectories, counts)
@@ -523,7 +420,7 @@ def _scores(given: PerTrajectory, trajectories: Numbered, counts: NDArray[np.boo
 def _component(
     given: PerTrajectory, name: str, trajectories: Numbered, counts: NDArray[np.bool_]
 ) -> Floats:
-    """A finite number of each trajectory, (T,); NaN where it has none."""
+    """A component of each trajectory's score, (T,); NaN where it has none."""
     scores = _numbers(given, name, trajectories, counts)
     _check_trajectories(np.isinf(scores) & counts, trajectories, f"`{name}` is infinite")
     return scores

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from guerdon._thresholds import TOLERANCE
 from guerdon.credit.batch import OutcomeReward, StepBatch
 from guerdon.credit.columns import Floats, Integers, listed
 from guerdon.credit.statistics import varies
@@ -23,14 +22,6 @@ UNDECIDED = (
     "outcome_reward='terminal' if the score is the outcome alone, or 'rest' if it contains the "
     "base rewards: {}."
 )
-
-
-PHANTOM_SHARE, TRUNCATED_SHARE = 0.2, 0.2
-PHANTOM = (
-    "{:.0%} of all advantages are in groups whose outcome ({}) doesn't vary, where the rest of the "
-    "score decides"
-)
-GUESSED = "with outcome={!r}, it counts among solved trajectories only"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,17 +43,6 @@ class CreditDiagnostics:
         dead_groups: The ids of the groups of two or more valid trajectories with equal scores.
         singletons: The ids of the groups with one valid trajectory.
         masked: Why a trajectory doesn't count, by its id.
-        outcome: The component that says whether a task is solved: the one that was named, or else
-            the only component, or score, that is 0 or 1 everywhere; None if it isn't known.
-        groups: The ids of the groups of each kind. By the outcomes of their valid trajectories:
-            ``failed`` (none is solved), ``saturated`` (all are), ``tied`` (all are the same,
-            between 0 and 1), ``mixed`` (they vary), ``single`` (there is one), ``abstained``
-            (there is none). Dynamic sampling keeps the mixed ones. Empty if the outcome isn't
-            known.
-        phantom_groups: The ids of the groups whose outcome doesn't vary and that have advantages.
-        phantom_share: The share of these groups in the sum of all |A|, in [0, 1]; None if the
-            outcome isn't known.
-        truncated: The ids of the trajectories that a limit cut off.
         outcome_reward: How the score is part of the returns; see `StepBatch.from_arrays`.
         notes: The same in sentences.
     """
@@ -73,11 +53,6 @@ class CreditDiagnostics:
     dead_groups: tuple[Any, ...]
     singletons: tuple[Any, ...]
     masked: Mapping[Any, str]
-    outcome: str | None
-    groups: Mapping[str, tuple[Any, ...]]
-    phantom_groups: tuple[Any, ...]
-    phantom_share: float | None
-    truncated: tuple[Any, ...]
     outcome_reward: OutcomeReward
     notes: tuple[str, ...]
 
@@ -105,8 +80,6 @@ class Credit:
         anchor: The number of the row's anchor group, (N,), counted in the order of group,
             trajectory and step.
         mask: Whether the row counts, (N,).
-        loss_mask: Whether to train on it, (N,): it counts, and ``truncation="loss_mask"`` doesn't
-            leave it out.
         diagnostics: What the advantages are based on.
     """
 
@@ -116,7 +89,6 @@ class Credit:
     returns: Floats
     anchor: Integers
     mask: NDArray[np.bool_]
-    loss_mask: NDArray[np.bool_]
     diagnostics: CreditDiagnostics
 
     @classmethod
@@ -150,9 +122,6 @@ class Credit:
         )
         if not all(np.isfinite(part).all() for part in (advantage, episode, step, returns)):
             raise CreditError("rewards or scores are too large to compute their sums")
-        if batch.outcome is not None and batch.outcome.zeroed is not None:
-            counts = ~batch.outcome.zeroed[batch.group]
-            advantage, episode, step = advantage * counts, episode * counts, step * counts
         return cls(
             advantage=batch.to_rows(advantage),
             episode=batch.to_rows(episode),
@@ -160,13 +129,12 @@ class Credit:
             returns=batch.to_rows(returns),
             anchor=batch.to_rows(np.full(len(zeros), -1) if anchor is None else anchor, -1),
             mask=batch.to_rows(np.ones(len(zeros), np.bool_)),
-            loss_mask=batch.to_rows(_is_trained_on(batch)),
-            diagnostics=_diagnose(batch, advantage, compared, anchor),
+            diagnostics=_diagnose(batch, compared, anchor),
         )
 
 
 def _diagnose(
-    batch: StepBatch, advantage: Floats, returns: Floats | None, anchor: Integers | None
+    batch: StepBatch, returns: Floats | None, anchor: Integers | None
 ) -> CreditDiagnostics:
     """Find what gives no signal; ``returns`` is None if the advantages don't depend on them."""
     trajectories = np.bincount(batch.group_of, minlength=len(batch.group_ids)) * batch.has_groups
@@ -178,16 +146,12 @@ def _diagnose(
     dead_anchors = 0
     if anchor is not None and returns is not None:
         dead_anchors = int((shared & ~varies(returns, anchor)).sum())
-    groups, phantom_groups, phantom_share = _by_outcome(batch, advantage)
-    truncated, truncated_notes = _truncated(batch)
     notes = [
         "" if batch.size else "The batch is empty.",
         _note("Trajectories that don't count: {}.", batch.masked),
         _note("Groups with one valid trajectory and nothing to compare it with: {}.", singletons),
         _note("Groups whose trajectories all score the same: {}.", dead_groups),
         "" if returns is None else _undecided(batch),
-        _phantom(batch, phantom_share),
-        *truncated_notes,
         NO_SHARED_STATE if len(sizes) and not shared.any() else "",
     ]
     return CreditDiagnostics(
@@ -197,11 +161,6 @@ def _diagnose(
         dead_groups=dead_groups,
         singletons=singletons,
         masked=batch.masked,
-        outcome=None if batch.outcome is None else batch.outcome.name or "score",
-        groups=groups,
-        phantom_groups=phantom_groups,
-        phantom_share=phantom_share,
-        truncated=truncated,
         outcome_reward=batch.outcome_reward,
         notes=tuple(filter(None, notes)),
     )
@@ -209,36 +168,6 @@ def _diagnose(
 
 def _note(text: str, ids: Collection[Any]) -> str:
     return text.format(listed(map(repr, ids), len(ids))) if ids else ""
-
-
-def _is_trained_on(batch: StepBatch) -> NDArray[np.bool_]:
-    if batch.is_trained_on is None:
-        return np.ones(len(batch.rows), np.bool_)
-    return batch.is_trained_on[batch.trajectory]
-
-
-def _truncated(batch: StepBatch) -> tuple[tuple[Any, ...], list[str]]:
-    """The ids of the trajectories that were cut off, and the notes about them."""
-    if batch.truncated is None:
-        return (), []
-    cut = np.flatnonzero(batch.truncated)
-    ids, notes = tuple(batch.trajectory_ids[code] for code in cut), []
-    share = len(cut) / max(len(batch.starts), 1)
-    if share > TRUNCATED_SHARE:
-        failed = "" if batch.outcome is None else _share_of_failed(batch)
-        notes.append(f"{share:.0%} of the trajectories were cut off{failed}.")
-    if batch.values is not None:
-        known = np.isfinite(batch.last_values) if batch.last_values is not None else False
-        blind = [batch.trajectory_ids[code] for code in np.flatnonzero(batch.truncated & ~known)]
-        notes.append(_note("V is 0 after trajectories that were cut off: {}.", blind))
-    return ids, notes
-
-
-def _share_of_failed(batch: StepBatch) -> str:
-    assert batch.outcome is not None
-    assert batch.truncated is not None
-    failed = ~batch.outcome.solved
-    return f", and {batch.truncated[failed].mean():.0%} of those that failed" if any(failed) else ""
 
 
 def _undecided(batch: StepBatch) -> str:
@@ -252,43 +181,3 @@ def _undecided(batch: StepBatch) -> str:
         for index in batch.undecided
     )
     return UNDECIDED.format(listed(texts, len(batch.undecided)))
-
-
-def _by_outcome(
-    batch: StepBatch, advantage: Floats
-) -> tuple[dict[str, tuple[Any, ...]], tuple[Any, ...], float | None]:
-    """The groups of each kind, those with advantages and equal outcomes, and their share of |A|."""
-    outcome = batch.outcome
-    if outcome is None:
-        return {}, (), None
-    group, total = batch.group_of, len(batch.group_ids)
-    does_vary = varies(outcome.values, group)
-    solved, size = np.bincount(group, outcome.solved, total), np.bincount(group, minlength=total)
-    value = np.zeros(total)
-    value[group] = outcome.values
-    is_partial = (value > TOLERANCE) & (value < 1 - TOLERANCE)
-    kinds = np.select(
-        [size == 1, does_vary, solved > 0, is_partial],
-        ["single", "mixed", "saturated", "tied"],
-        "failed",
-    )
-    groups = {
-        kind: tuple(batch.group_ids[code] for code in np.flatnonzero(kinds == kind))
-        for kind in ("failed", "saturated", "tied", "mixed", "single")
-    }
-    sums = np.bincount(batch.group, np.abs(advantage), total)
-    phantom = np.flatnonzero(~does_vary & (size > 1) & (sums > TOLERANCE))
-    share = float(sums[phantom].sum() / (sums.sum() or 1.0))
-    return (
-        groups | {"abstained": batch.empty_groups},
-        tuple(batch.group_ids[code] for code in phantom),
-        share,
-    )
-
-
-def _phantom(batch: StepBatch, share: float | None) -> str:
-    if share is None or share <= PHANTOM_SHARE:
-        return ""
-    assert batch.outcome is not None
-    what = PHANTOM.format(share, batch.outcome.name or "score")
-    return f"{what}; {GUESSED.format(batch.outcome.name)}" if batch.outcome.is_guess else f"{what}."

@@ -126,7 +126,7 @@ def grpo(batch: StepBatch, *, gamma: float = 1.0, normalize: Normalize = "mean_s
     Raises:
         CreditError: An option is out of range, or numbers are too large.
     """
-    advantage = batch.relative(batch.scores, batch.group_of, normalize=normalize)
+    advantage = relative_to_group(batch.scores, batch.group_of, normalize=normalize)
     return _of_trajectories(batch, advantage, gamma)
 
 
@@ -301,7 +301,7 @@ def reinforce_pp(batch: StepBatch, *, gamma: float = 1.0) -> Credit:
         CreditError: ``gamma`` is out of range, or numbers are too large.
     """
     returns = batch.returns(gamma)
-    advantage = batch.relative(returns, np.zeros(len(returns), np.int64))
+    advantage = relative_to_group(returns, np.zeros(len(returns), np.int64))
     return Credit.of(batch, advantage, step=advantage, returns=returns)
 
 
@@ -333,7 +333,7 @@ def group_normalized_returns(
         CreditError: An option is out of range, or numbers are too large.
     """
     returns = batch.returns(gamma)
-    advantage = batch.relative(returns, batch.group, normalize=normalize)
+    advantage = relative_to_group(returns, batch.group, normalize=normalize)
     return Credit.of(batch, advantage, step=advantage, returns=returns)
 
 
@@ -342,8 +342,7 @@ def gae(batch: StepBatch, *, gamma: float = 1.0, lam: float = 1.0) -> Credit:
     """Generalized Advantage Estimation over the turns of a trajectory, with a critic's values.
 
     A_t = Σ_l (γλ)^l δ_{t+l},  δ_t = r_t + γ V_{t+1} − V_t  (arXiv 1506.02438, equation 16). After
-    the last step V is 0, since the episode has ended; if it was cut off, V is its ``last_value``
-    (Pardo et al., arXiv 1712.00378).
+    the last step V is 0: the episode has ended.
 
     Example:
         >>> from guerdon.credit import StepBatch, gae
@@ -372,7 +371,7 @@ def gae(batch: StepBatch, *, gamma: float = 1.0, lam: float = 1.0) -> Credit:
     with np.errstate(over="ignore", invalid="ignore"):
         expected = rewards + gamma * np.append(batch.values[1:], 0.0)
         last = batch.starts + batch.lengths - 1
-        expected[last] = rewards[last] + gamma * batch.values_after()
+        expected[last] = rewards[last]
         advantage = batch.returns(gamma * lam, expected - batch.values)
         returns = advantage + batch.values
     return Credit.of(batch, advantage, step=advantage, returns=returns)
@@ -411,8 +410,8 @@ def mt_grpo(
         CreditError: An option is out of range, or numbers are too large.
     """
     lam = check_number("lam", lam, low=0, error=CreditError)
-    by_turn = batch.relative(batch.rewards, _turns(batch), normalize=normalize)
-    outcome = batch.relative(batch.scores, batch.group_of, normalize=normalize)[batch.trajectory]
+    by_turn = relative_to_group(batch.rewards, _turns(batch), normalize=normalize)
+    outcome = relative_to_group(batch.scores, batch.group_of, normalize=normalize)[batch.trajectory]
     with np.errstate(over="ignore", invalid="ignore"):
         advantage = by_turn + lam * outcome
     return Credit.of(batch, advantage, episode=outcome, step=by_turn, returns=batch.returns(gamma))
@@ -638,7 +637,7 @@ def gigpo(
     """
     anchor = deque(batch.anchors(history=history, similarity=similarity), maxlen=1).pop()
     returns = batch.returns(gamma)
-    step = batch.relative(returns, anchor, normalize=normalize)
+    step = relative_to_group(returns, anchor, normalize=normalize)
     episode = _episode_advantage(batch, normalize, episode_stats, singleton)
     advantage = _joined(episode, step, omega, joint)
     return Credit.of(batch, advantage, episode=episode, step=step, returns=returns, anchor=anchor)
@@ -707,7 +706,7 @@ def hgpo(
         state = state if depth else anchor
         # Relative to the deepest, so that no power overflows.
         weight = ((depth + 1) / (history + 1)) ** alpha * varies(returns, anchor)[anchor]
-        total += weight * batch.relative(returns, anchor, normalize=normalize)
+        total += weight * relative_to_group(returns, anchor, normalize=normalize)
         weights += weight
     step = np.divide(total, weights, out=np.zeros(len(returns)), where=weights > 0)
     episode = _episode_advantage(batch, normalize, episode_stats, singleton)
@@ -782,7 +781,7 @@ def _episode_advantage(
     if episode_stats == "rows":
         scores, groups = scores[trajectory], batch.group
         trajectory = np.arange(len(trajectory))
-    advantage = batch.relative(scores, groups, normalize=normalize)
+    advantage = relative_to_group(scores, groups, normalize=normalize)
     if singleton == "raw":
         advantage = np.where(np.bincount(groups)[groups] == 1, scores, advantage)
     return advantage[trajectory]

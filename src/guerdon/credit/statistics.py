@@ -45,36 +45,21 @@ def relative_to_group(
     check_choice("normalize", normalize, get_args(Normalize), error=CreditError)
     if not len(values):
         return values.copy()
-    deviation = _from_mean(values, group)
-    if normalize == "mean":
-        return deviation
-    result: Floats = deviation / (_root_mean_square(deviation, group) + EPSILON)[group]
-    return result
-
-
-def deviations(values: Floats, group: Integers) -> Floats:
-    """Return the unbiased σ of the values of each group; 0 in a group of one."""
-    return _root_mean_square(_from_mean(values, group), group)
-
-
-def _from_mean(values: Floats, group: Integers) -> Floats:
-    one_of = np.empty(int(group.max()) + 1)
+    amount = np.maximum(np.bincount(group), 1)
+    one_of = np.empty(len(amount))
     one_of[group] = values
     with np.errstate(over="ignore", invalid="ignore"):
         # Relative to a member of the group: a large common offset costs no digits, equal values
         # give 0.
         offset = values - one_of[group]
-        means = np.bincount(group, offset) / np.maximum(np.bincount(group), 1)
-        from_mean: Floats = offset - means[group]
-    return from_mean
-
-
-def _root_mean_square(deviation: Floats, group: Integers) -> Floats:
-    with np.errstate(over="ignore", invalid="ignore"):
-        variance = np.bincount(group, deviation**2) / np.maximum(np.bincount(group) - 1, 1)
+        deviation = offset - (np.bincount(group, offset) / amount)[group]
+        if normalize == "mean":
+            return deviation
+        variance = np.bincount(group, deviation**2) / np.maximum(amount - 1, 1)
     if not np.isfinite(variance).all():
         raise CreditError("rewards or scores are too large to compute their standard deviation")
-    return np.sqrt(variance)
+    result: Floats = deviation / (np.sqrt(variance) + EPSILON)[group]
+    return result
 
 
 def varies(values: Floats, group: Integers) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from guerdon._loading import load_object
-from guerdon._validation import as_score, check_list, shown
+from guerdon._validation import check_list, shown
 from guerdon.errors import CreditError, InvalidArgumentError
 from guerdon.rollouts.alignment import AlignedBatch, AlignedRollout, split_by_agent
 from guerdon.rollouts.json_forms import group_key
@@ -20,12 +20,11 @@ from guerdon.rollouts.scoring.result_rows import ResultRow
 from guerdon.rubrics.failure import describe_failure
 from guerdon.types.agents import AGENT
 from guerdon.types.message import Message, read_messages
-from guerdon.types.observation import TRUNCATED
 from guerdon.types.rollout import Rollout, StepData
 
 if TYPE_CHECKING:
     from guerdon.credit import Credit, StepBatch
-    from guerdon.credit.batch import OutcomeReward, Truncation
+    from guerdon.credit.batch import OutcomeReward
 
 __all__ = ["CreditSettings", "apply_credit", "system_apply_gigpo_to_batch_steps"]
 
@@ -41,8 +40,6 @@ def apply_credit(
     group: Callable[[AlignedRollout], Any] | Mapping[Any, Any] | None = None,
     default_step_reward: float = 0.0,
     outcome_reward: OutcomeReward = "auto",
-    outcome: str | None = None,
-    truncated: Truncation = "keep",
     **options: Any,
 ) -> Credit:
     """Set `advantage` and `return_to_go` of every step of a batch.
@@ -80,15 +77,7 @@ def apply_credit(
         default_step_reward: The reward of a step without one.
         outcome_reward: How the score becomes part of the returns: ``terminal``, ``rest``,
             ``none`` or ``auto``; see `StepBatch.from_arrays`.
-        outcome: The component that says whether the task is solved, as for `gate_on_outcome`: in a
-            group that nobody solved, all else in the score gives no advantage. A rollout without
-            it is masked.
-        truncated: What is done with rollouts that a limit cut off, whose last step has
-            ``step_info["truncated"]``: ``keep``, ``loss_mask``, ``mask`` or ``bootstrap``; see
-            ``truncation`` of `StepBatch.from_arrays`. The value after the last step is its
-            ``step_info["next_value"]``. A step that isn't trained on has no `advantage`.
-        **options: The estimator's options, such as ``gamma`` and ``omega``; and those of
-            `gate_on_outcome`: ``weights``, ``progress``, ``gate``, ``saturated`` and ``solved``.
+        **options: The estimator's options, such as ``gamma`` and ``omega``.
 
     Returns:
         The credit of all steps, rollout by rollout, with its diagnostics.
@@ -101,7 +90,6 @@ def apply_credit(
         batch = batch.rollouts
     rollouts = check_list("batch", batch, error=CreditError)
     _check(rollouts)
-    gating, options = _gating(method, outcome, options)
     estimator = _estimator(method, options)
     groups = [
         _hashable(own) if rollout.agent is None else (_hashable(own), rollout.agent)
@@ -119,15 +107,9 @@ def apply_credit(
         getattr(estimator, "needs", ()),
         default_step_reward=default_step_reward,
         outcome_reward=outcome_reward,
-        truncation=truncated,
-        outcome=outcome,
     )
-    if outcome is not None:
-        from guerdon.credit import gate_on_outcome
-
-        steps = gate_on_outcome(steps, outcome, **gating)
     credit = estimator(steps, **options)
-    numbers = zip(credit.advantage.tolist(), credit.returns.tolist(), credit.loss_mask, strict=True)
+    numbers = zip(credit.advantage.tolist(), credit.returns.tolist(), credit.mask, strict=True)
     for (_, _, step), (advantage, return_to_go, counts) in zip(rows, numbers, strict=True):
         step.advantage = advantage if counts else None
         step.return_to_go = return_to_go if counts else None
@@ -207,38 +189,13 @@ def _named(steps: Sequence[Any], key: str) -> Any:
     return getattr(steps[0], "step_info", {}).get(key) if steps else None
 
 
-def _gating(
-    method: str, outcome: str | None, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of `gate_on_outcome`, and those of the estimator."""
-    from guerdon.credit.outcome import UNGATED, gate_on_outcome
-
-    names = inspect.signature(gate_on_outcome).parameters.keys() - {"batch", "outcome"}
-    if outcome is None:
-        for name in names & options.keys() - {"weights"}:
-            raise InvalidArgumentError(f"`{name}` requires `outcome`")
-        return {}, dict(options)
-    if method in UNGATED:
-        raise InvalidArgumentError(
-            f"{method} {UNGATED[method]}, so that no outcome gates it; use grpo or another "
-            "estimator with `outcome`"
-        )
-    gating = {name: options[name] for name in names & options.keys()}
-    return gating, {name: value for name, value in options.items() if name not in names}
-
-
 def _estimator(method: str, options: Mapping[str, Any]) -> Callable[..., Credit]:
     """The estimator of that name, which must accept these options."""
     from guerdon.credit import ESTIMATORS
 
     estimator = ESTIMATORS[method]
     _, *known = inspect.signature(estimator).parameters.values()
-    accepted = [
-        *(each.name for each in known),
-        "default_step_reward",
-        "outcome_reward",
-        "truncated",
-    ]
+    accepted = [*(each.name for each in known), "default_step_reward", "outcome_reward"]
     for name in options:
         if name not in accepted:
             raise InvalidArgumentError(
@@ -279,8 +236,6 @@ def _step_batch(
     rows: Sequence[tuple[AlignedRollout, Hashable, StepData]],
     keys: Mapping[str, StateKey],
     needs: Collection[str],
-    *,
-    outcome: str | None,
     **options: Any,
 ) -> StepBatch:
     """The batch of all steps, each with its rollout and its group."""
@@ -292,26 +247,20 @@ def _step_batch(
         for name, key in keys.items()
         if name in needs
     }
-    last = [rollout.steps[-1].step_info for rollout, _, _ in rows]
     if "values" in needs:
         needed["values"] = [step.policy_value_estimate for _, _, step in rows]
-        needed["last_value"] = [as_score(info.get("next_value")) for info in last]
-    names = dict.fromkeys(name for rollout, _, _ in rows for name in rollout.components)
-    needed["components"] = {
-        name: [rollout.components.get(name) for rollout, _, _ in rows] for name in names
-    }
-    valid = [rollout.is_score_valid for rollout, _, _ in rows]
-    if outcome in names:
-        known = [as_score(rollout.components.get(outcome)) is not None for rollout, _, _ in rows]
-        valid = [*map(all, zip(valid, known, strict=True))]
+    if "components" in needs:
+        names = dict.fromkeys(name for rollout, _, _ in rows for name in rollout.components)
+        needed["components"] = {
+            name: [rollout.components.get(name) for rollout, _, _ in rows] for name in names
+        }
     return StepBatch.from_arrays(
         rewards=rewards,
         trajectory=[rollout.id for rollout, _, _ in rows],
         step=[step.system_step_index for _, _, step in rows],
         group=[group for _, group, _ in rows],
         episode_score=[rollout.score for rollout, _, _ in rows],
-        valid=valid,
-        truncated=[info.get(TRUNCATED) is True for info in last],
+        valid=[rollout.is_score_valid for rollout, _, _ in rows],
         **options,
         **needed,
     )
@@ -541,7 +490,7 @@ class RowCredit:
     Args:
         settings: How credit is assigned.
         weights: The weights of the reward's components; the option ``weights`` of an estimator
-            that reads components, or of ``outcome``, overrides them.
+            that reads components overrides them.
 
     Raises:
         InvalidArgumentError: There is no such estimator, option or state key.
@@ -563,13 +512,11 @@ class RowCredit:
         if ":" in settings.state_key:
             self._key = load_object(settings.state_key)
         self._options = dict(settings.options)
-        needs = getattr(ESTIMATORS[settings.method], "needs", ())
-        outcome = self._options.get("outcome")
-        if weights and ("components" in needs or outcome in weights):
+        self._reads_components = "components" in getattr(ESTIMATORS[settings.method], "needs", ())
+        if self._reads_components and weights:
             self._options.setdefault("weights", dict(weights))
         # Check the settings before anything is scored.
-        others = {name: value for name, value in self._options.items() if name != "outcome"}
-        _estimator(settings.method, _gating(settings.method, outcome, others)[1])
+        _estimator(settings.method, self._options)
         apply_credit([], settings.method, state_key=self._key, **self._options)
         if settings.method == "gdpo" and self._options.get("normalize_batch", True):
             raise InvalidArgumentError(
@@ -589,8 +536,9 @@ class RowCredit:
         # The rows of a rubric have no outputs of steps, and its score contains its step rewards.
         is_total = not any("steps" in row for row in rows)
         try:
-            for rollout, row in zip(aligned, rows, strict=True):
-                rollout.components = self._components(row)
+            if self._reads_components:
+                for rollout, row in zip(aligned, rows, strict=True):
+                    rollout.components = self._components(row)
             parts = [part for rollout in aligned for part in split_by_agent(rollout)]
             credit = apply_credit(
                 parts,
@@ -607,19 +555,16 @@ class RowCredit:
         anchors = dict(zip(steps, credit.anchor.tolist(), strict=True))
         missing = list(_missing_components(aligned))
         ids = Counter(str(row["id"]) for row in rows)
-        kinds = [kind for kind, groups in credit.diagnostics.groups.items() if groups]
         for rollout, row in zip(aligned, rows, strict=True):
             row["steps"] = list(_steps(rollout, row, anchors))
             row.setdefault("notes", []).extend([*self._notes(row, credit), *missing])
-            if len(kinds) == 1:  # not of several agents
-                row["group_kind"] = kinds[0]
             if ids[str(row["id"])] > 1 and row["id"] is not None:
                 row["notes"].append("another rollout of its group has the same id")
 
     def _components(self, row: ResultRow) -> dict[str, float]:
         """The components of a rollout; NaN where it lacks one that has a weight."""
         found = row["components"] if row["is_score_valid"] else {}
-        names = dict.fromkeys([*found, *self._options.get("weights", ())])
+        names = list(self._options.get("weights", found))
         return {name: found.get(name, math.nan) for name in names}
 
     def _notes(self, row: ResultRow, credit: Credit) -> Iterator[str]:

@@ -16,7 +16,6 @@ from guerdon.types.columns import column_of, with_messages
 from guerdon.types.content import joined_text, text_or_parts
 from guerdon.types.message import Message, read_messages
 from guerdon.types.numbers import FiniteFloat
-from guerdon.types.observation import TRUNCATED
 from guerdon.types.turn_tokens import TURN_TOKENS, check_turn_tokens
 
 __all__ = ["MessageAction", "MessageObservation", "Rollout", "StepData"]
@@ -253,8 +252,7 @@ class Rollout:
 
         If the row has ``agents`` (who acted) and ``agent_rewards``, one for each turn, so have the
         steps. If it has ``turn_tokens``, their ``logprobs`` are the `policy_logprobs` of the steps,
-        and the token ids and loss masks are in `step_info`. If a limit ended the episode (its row
-        has ``truncated``, or ``ended`` is ``max_steps``), so says the last step.
+        and the token ids and loss masks are in `step_info`.
 
         Example:
             >>> rollout = Rollout.from_row({"messages": [
@@ -289,8 +287,6 @@ class Rollout:
                 known = {name: each for name, each in (tokens or {}).items() if each is not None}
                 step.policy_logprobs = known.pop("logprobs", None)
                 step.step_info |= known
-        if self.columns.get(TRUNCATED) is True or self.columns.get("ended") == "max_steps":
-            data[-1].step_info[TRUNCATED] = True
         if self.failure is not None:
             data[-1].step_info["episode_error"] = self.columns.get("error") or self.failure
         return data

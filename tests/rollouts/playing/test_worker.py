@@ -65,20 +65,6 @@ def test_run_group_runs_episodes_concurrently():
     assert [each.ended for each in run(worker.run_group(None, 4))] == ["max_steps"] * 4
 
 
-def test_an_episode_that_max_steps_ends_is_marked_also_when_it_is_read_again():
-    worker = RLRolloutWorker(Guessing, guesses(1, 1, 7), max_steps=2)
-    [record] = run(worker.run_group(None, 1))
-    assert (record.ended, record.truncated, record.to_row()["truncated"]) == (
-        "max_steps", True, True,
-    )  # fmt: skip
-    row = record.to_row()
-    for columns in row, {**row, "truncated": None}:
-        steps = Rollout.from_row(columns).to_step_data()
-        assert [step.step_info.get("truncated") for step in steps] == [None, True]
-    [ended] = Rollout.from_row({**row, "truncated": None, "ended": "done"}).to_step_data()[-1:]
-    assert "truncated" not in ended.step_info
-
-
 def test_run_group_continues_after_a_failed_episode():
     numbers = iter(range(3))
 

@@ -24,8 +24,8 @@ class RolloutRecord:
     ``assistant_turn_index`` (the number of that turn in the conversation, from 0, counting
     examples at the beginning), ``env_reward`` (the environment's reward, or None),
     ``env_metadata`` (other data of the environment), ``policy_info`` (other data of the policy),
-    ``group``, ``truncated`` (true) on a last step with which a limit of the environment or of the
-    worker ended the episode, ``error`` on a step that failed, ``episode_error`` on the last step
+    ``group``, ``truncated`` (true) on a last step with which the environment ended the episode for
+    another reason than its own, ``error`` on a step that failed, ``episode_error`` on the last step
     if something failed after it, and on the first step ``reset_metadata`` (other data of the
     reset). With several agents, it also contains ``agent`` (the one that acted) and
     ``agent_rewards`` (the reward of each by name; None on a step that failed).
@@ -76,7 +76,7 @@ class RolloutRecord:
 
     @property
     def truncated(self) -> bool:
-        """Whether a limit of the environment or of the worker ended the episode."""
+        """Whether the environment ended the episode for another reason than its own."""
         return any(step.step_info.get(TRUNCATED) is True for step in self.steps)
 
     def to_rollout(self) -> Rollout:

@@ -402,8 +402,6 @@ class _Episode:
             while ended is None:
                 ended = await self._turn()
             record.ended = ended
-            if ended == "max_steps":
-                record.steps[-1].step_info[TRUNCATED] = True
         except (Exception, SystemExit) as error:  # what ends a program ends only the episode
             record.ended, record.error = "error", describe_failure(error, self._doing)
             if record.steps:

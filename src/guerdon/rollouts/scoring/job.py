@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, Self, TypeAlias
 
 from guerdon._loading import library_of
-from guerdon._validation import check_choice, check_integer, shown
+from guerdon._validation import check_choice, check_integer
 from guerdon.config.pipeline import RewardPipeline, is_pipeline_file, open_reward
 from guerdon.errors import InvalidArgumentError, RolloutError
 from guerdon.rollouts.crediting import CreditSettings, RowCredit
@@ -417,12 +417,6 @@ class ScoringPipeline:
         if not isinstance(self.scorer, RubricScorer):
             return RowCredit(settings)
         rubric = self.scorer.rubric
-        outcome, names = settings.options.get("outcome"), dict(rubric.named_rubrics())
-        if outcome is not None and outcome not in names:
-            raise InvalidArgumentError(
-                f"the outcome {shown(outcome)} is no component of the reward, whose components are "
-                f"{', '.join(filter(None, names)) or 'none'}"
-            )
         weights = {name: rubric._weight_of(name) for name in rubric._children}
         known = {name: weight for name, weight in weights.items() if weight is not None}
         return RowCredit(settings, weights=known)

@@ -25,7 +25,7 @@ COLUMNS = {
     "components": "map", "step_rewards": "numbers", "error": "string", "fingerprint": "string",
     "reason": "string", "notes": "strings", "metrics": "string", "steps": "string",
     "step_components": "string", "stopped_by": "strings", "trees": "string", "log": "string",
-    "sandbox": "string", "group_kind": "string",
+    "sandbox": "string",
 }  # fmt: skip
 AS_JSON = ("metrics", "steps", "step_components", "trees")
 

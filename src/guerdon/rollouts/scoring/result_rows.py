@@ -69,8 +69,6 @@ class ResultRow(_RequiredKeys, total=False):
             `Score.to_dict` returns it. Those of an invalid row end with the step that failed.
         log: What a reward in a sandbox printed; for a batch, in its first row.
         sandbox: The level of the sandbox that the reward ran in; absent without a sandbox.
-        group_kind: With credit, what the outcomes of its group are: ``failed``, ``saturated``,
-            ``tied``, ``mixed``, ``single`` or ``abstained``; absent if the outcome isn't known.
     """
 
     reason: str | None
@@ -82,7 +80,6 @@ class ResultRow(_RequiredKeys, total=False):
     trees: list[dict[str, Any]]
     log: str
     sandbox: str
-    group_kind: str
 
 
 _REQUIRED = ResultRow.__required_keys__

@@ -69,8 +69,6 @@ class GroupStats:
         anchors: The number of anchor groups of each size, from 1.
         dead_anchors: How many anchor groups of two or more have equal returns.
         uncredited: Whether no credit could be assigned.
-        kind: What its outcomes are, as in `ResultRow.group_kind`; None if they aren't known.
-        advantages: The sum of all |A|.
     """
 
     group: Any
@@ -81,13 +79,6 @@ class GroupStats:
     anchors: dict[int, int] = field(default_factory=dict)
     dead_anchors: int = 0
     uncredited: bool = False
-    kind: str | None = None
-    advantages: float = 0.0
-
-    @property
-    def is_phantom(self) -> bool:
-        """Whether it has advantages though its outcome doesn't vary."""
-        return self.kind in ("failed", "saturated", "tied") and not is_zero(self.advantages)
 
     @property
     def dead(self) -> bool:
@@ -106,7 +97,7 @@ class GroupStats:
 
     def to_dict(self) -> dict[str, Any]:
         """The statistics as JSON data."""
-        names = ("group", "rows", "scores", "mean_score", "dead", "steps", "shared_steps", "kind")
+        names = ("group", "rows", "scores", "mean_score", "dead", "steps", "shared_steps")
         return {name: getattr(self, name) for name in names} | {"scores": list(self.scores)}
 
 
@@ -135,8 +126,6 @@ def group_stats(rows: Sequence[ResultRow], *, credited: bool) -> GroupStats:
         anchors=dict(sorted(sizes.items())),
         dead_anchors=sum(len(each) > 1 and min(each) == max(each) for each in returns.values()),
         uncredited=credited and bool(scores) and not steps,
-        kind=rows[0].get("group_kind"),
-        advantages=math.fsum(abs(step["advantage"]) for step in steps),
     )
 
 
@@ -161,9 +150,6 @@ class GroupSummary:
         shared_steps: How many of them share their state with another step of their group.
         anchors: The number of anchor groups of each size.
         dead_anchors: How many anchor groups of two or more have equal returns.
-        kinds: The number of groups of each kind.
-        advantages: The sum of all |A| in groups whose kind is known.
-        phantom: The part of it in groups whose outcome doesn't vary.
         first: The statistics of the first groups.
     """
 
@@ -176,20 +162,12 @@ class GroupSummary:
     shared_steps: int = 0
     anchors: Counter[int] = field(default_factory=Counter)
     dead_anchors: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    advantages: float = 0.0
-    phantom: float = 0.0
     first: list[GroupStats] = field(default_factory=list)
 
     @property
     def anchor_coverage(self) -> float | None:
         """The share of the steps that share their state with another; None without steps."""
         return self.shared_steps / self.steps if self.steps else None
-
-    @property
-    def phantom_share(self) -> float | None:
-        """The share of all |A| in groups whose outcome doesn't vary; None if none is known."""
-        return self.phantom / (self.advantages or 1.0) if self.kinds else None
 
     def add(self, stats: GroupStats) -> None:
         """Count a group."""
@@ -201,10 +179,6 @@ class GroupSummary:
             self.dead += stats.dead
             if len(self.first) < MAX_GROUPS:
                 self.first.append(stats)
-        if stats.kind is not None:
-            self.kinds[stats.kind] += 1
-            self.advantages += stats.advantages
-            self.phantom += stats.advantages if stats.is_phantom else 0.0
         self.uncredited += stats.uncredited
         self.steps += stats.steps
         self.shared_steps += stats.shared_steps
@@ -214,10 +188,9 @@ class GroupSummary:
     def merge(self, other: GroupSummary) -> None:
         """Add the counts of another summary."""
         for name in ("groups", "without", "alone", "dead", "uncredited", "steps", "shared_steps",
-                     "dead_anchors", "advantages", "phantom"):  # fmt: skip
+                     "dead_anchors"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.anchors.update(other.anchors)
-        self.kinds.update(other.kinds)
         self.first = (self.first + other.first)[:MAX_GROUPS]
 
     def to_dict(self) -> dict[str, Any]:
@@ -232,8 +205,6 @@ class GroupSummary:
             "anchor_coverage": self.anchor_coverage,
             "anchor_sizes": {str(size): count for size, count in sorted(self.anchors.items())},
             "dead_anchors": self.dead_anchors,
-            "group_kinds": dict(sorted(self.kinds.items())),
-            "phantom_share": self.phantom_share,
             "by_group": [stats.to_dict() for stats in self.first],
         }
 
