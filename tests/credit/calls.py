@@ -13,7 +13,6 @@ COLUMNS = {
     "components",
     "valid",
     "default_step_reward",
-    "outcome_reward",
 }
 
 

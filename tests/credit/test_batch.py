@@ -8,19 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from guerdon.credit import (
-    StepBatch,
-    gae,
-    gigpo,
-    group_normalized_returns,
-    hgpo,
-    reinforce_pp,
-    rtmc,
-    turn_rloo,
-)
+from guerdon.credit import gigpo
 from guerdon.errors import CreditError
 from tests.credit.calls import run
 
@@ -128,87 +117,14 @@ def test_step_batch_uses_the_default_for_a_missing_reward():
     assert out.returns.tolist() == [3.5, 3.0, 1.5, 0.5]
 
 
-# Three trajectories of two steps: their base rewards, their scores, what `auto` decides, and the
-# returns by rule.
-RULES = {
-    "a slip that the score doesn't contain": (
-        [-0.1, NAN, NAN, NAN, NAN, NAN], [1.0, 1.0, 0.0], "terminal",
-        {"terminal": [0.9, 1, 1, 1, 0, 0], "rest": [1, 1.1, 1, 1, 0, 0],
-         "none": [-0.1, 0, 0, 0, 0, 0]},
-    ),
-    "a slip that the score contains": (
-        [-0.1, NAN, NAN, NAN, NAN, NAN], [0.9, 1.0, 0.0], "terminal",
-        {"terminal": [0.8, 0.9, 1, 1, 0, 0], "rest": [0.9, 1, 1, 1, 0, 0],
-         "none": [-0.1, 0, 0, 0, 0, 0]},
-    ),
-    "steps that add up to the score": (
-        [0.5, 0.5, 0.5, 0.0, NAN, NAN], [1.0, 0.5, 0.0], "none",
-        {"terminal": [2, 1.5, 1, 0.5, 0, 0], "rest": [1, 0.5, 0.5, 0, 0, 0],
-         "none": [1, 0.5, 0.5, 0, 0, 0]},
-    ),
-    "0 at every step": (
-        [0.0] * 6, [1.0, 1.0, 0.0], "terminal",
-        {"terminal": [1, 1, 1, 1, 0, 0], "rest": [1, 1, 1, 1, 0, 0], "none": [0] * 6},
-    ),
-    "no base rewards": (
-        [NAN] * 6, [1.0, 1.0, 0.0], "terminal",
-        {"terminal": [1, 1, 1, 1, 0, 0], "rest": [1, 1, 1, 1, 0, 0], "none": [0] * 6},
-    ),
-    "the score as the last reward": (
-        [NAN, 1.0, NAN, 1.0, NAN, 0.0], [1.0, 1.0, 0.0], "none",
-        {"terminal": [2, 2, 2, 2, 0, 0], "rest": [1, 1, 1, 1, 0, 0], "none": [1, 1, 1, 1, 0, 0]},
-    ),
-}  # fmt: skip
-ESTIMATES = {
-    "gigpo": gigpo, "hgpo": hgpo, "rtmc": rtmc, "turn_rloo": turn_rloo,
-    "reinforce_pp": reinforce_pp, "group_normalized_returns": group_normalized_returns,
-    "gae": lambda batch: gae(batch, lam=1.0),
-}  # fmt: skip
-
-
-def three(rewards, scores, **options):
-    return StepBatch.from_arrays(
-        rewards, trajectory=list("aabbcc"), step=[0, 1] * 3, group=["g"] * 6, state=list("stsusu"),
-        action=list("xyxyxz"), values=[0.0] * 6, episode_score=scores, **options,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("estimate", ESTIMATES.values(), ids=ESTIMATES)
-@pytest.mark.parametrize(("rewards", "scores", "auto", "by_rule"), RULES.values(), ids=RULES)
-def test_the_score_becomes_part_of_the_returns_by_one_rule(
-    rewards, scores, auto, by_rule, estimate
-):
-    for rule, returns in {**by_rule, "auto": by_rule[auto]}.items():
-        out = estimate(three(rewards, scores, outcome_reward=rule))
-        np.testing.assert_allclose(out.returns, returns, atol=1e-12)
-        assert out.diagnostics.outcome_reward == (auto if rule == "auto" else rule)
-
-
-@given(
-    rewards=st.lists(st.sampled_from([NAN, 0.0, 0.5, -0.25]), min_size=6, max_size=6),
-    scores=st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=3, max_size=3),
-    rule=st.sampled_from(["auto", "terminal", "rest", "none"]),
-)
-def test_0_in_place_of_a_missing_base_reward_changes_nothing(rewards, scores, rule):
-    filled = np.nan_to_num(rewards)
-    for estimate in ESTIMATES.values():
-        out, other = (estimate(three(r, scores, outcome_reward=rule)) for r in (rewards, filled))
-        assert out.advantage.tolist() == other.advantage.tolist()
-        assert out.returns.tolist() == other.returns.tolist()
-        assert out.diagnostics.notes == other.diagnostics.notes
-
-
-def test_a_masked_trajectory_takes_no_part_in_the_rule():
-    rewards, scores = [NAN, 1.0, NAN, 1.0, 0.5, NAN], [1.0, 1.0, 0.0]
-    assert three(rewards, scores).outcome_reward == "terminal"
-    assert three(rewards, scores, valid=[True, True, False]).outcome_reward == "none"
-
-
-def test_the_rule_is_refused_if_there_is_no_such_rule():
-    with pytest.raises(
-        CreditError, match=r"`outcome_reward` must be .auto., .terminal., .rest. or .none."
-    ):
-        three([NAN] * 6, [0.0] * 3, outcome_reward="sum")
+def test_step_batch_the_score_is_added_at_the_end_of_a_trajectory_without_rewards():
+    out = credit(
+        rewards=[NAN, NAN, 0.25, NAN],
+        step=[1, 0, 0, 1],
+        episode_score=[2.0, 9.0],
+        default_step_reward=0.5,
+    )
+    assert out.returns.tolist() == [2.5, 3.0, 0.75, 0.5]
 
 
 @pytest.mark.parametrize(

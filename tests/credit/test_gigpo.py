@@ -160,7 +160,6 @@ def test_gigpo_agrees_with_plain_loops(seed, gamma, omega):
         step=range(len(trajectory)),
         state=state,
         episode_score=score,
-        outcome_reward="none",
         gamma=gamma,
         omega=omega,
     )

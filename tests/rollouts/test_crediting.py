@@ -211,9 +211,7 @@ def test_apply_credit_a_batch_of_the_aligner_can_be_credited():
     ]
     batch = RLDataAligner().align_data_for_rl_processing(results, recorded, ["a", "b"])
     apply_credit(batch, "gigpo")
-    assert filled(batch) == [[(0.0, 1.5)], [(None, None)]]
-    apply_credit(batch, "gigpo", outcome_reward="rest")
-    assert filled(batch) == [[(0.0, 1.0)], [(None, None)]]
+    assert filled(batch) == [[(0.0, 0.5)], [(None, None)]]
     assert untouched([AlignedRollout(name, steps) for name, steps in recorded.items()])
 
 

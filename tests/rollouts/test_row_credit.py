@@ -72,7 +72,7 @@ def test_row_credit_keeps_the_outputs_of_steps():
     first, second, third = row["steps"]
     assert (first["base_reward"], first["reason"], first["metrics"]) == (0.5, "why", {"n": 1})
     assert (second["base_reward"], "reason" in second) == (None, False)
-    assert [step["return_to_go"] for step in row["steps"]] == [1.75, 1.25, 1.25]
+    assert [step["return_to_go"] for step in row["steps"]] == [0.75, 0.25, 0.25]
     assert third["base_reward"] == 0.25
 
 
@@ -126,7 +126,7 @@ def test_row_credit_credits_rows_of_a_rubric():
         list(zip(rollouts, rows, strict=True))
     )
     assert [[step["return_to_go"] for step in row["steps"]] for row in rows] == [
-        [1.5, 0.75], [0.25],
+        [2.0, 1.25], [0.25],
     ]  # fmt: skip
     assert rows[0]["steps"][0]["advantage"] > 0 > rows[1]["steps"][0]["advantage"]
 
@@ -230,30 +230,27 @@ def aligned(rollouts):
 @settings(max_examples=25)
 @given(drawn=ROLLOUTS, other=ROLLOUTS, key=KEYS)
 def test_row_credit_equals_the_credit_of_aligned_steps(method, drawn, other, key):
-    for group in made(drawn), made(other, "h"):
-        options = REQUIRED.get(method, {})
-        try:
-            batch = aligned(group)
-            apply_credit(batch, method, state_key=key, **options)
-        except ValueError:
-            batch = None
-        rows = credited(group, method, key, **options)
-        if batch is None:
-            assert any("no credit" in note for row in rows for note in row["notes"])
-            continue
-        assert [
-            [
-                (step["base_reward"], step["advantage"], step["return_to_go"])
-                for step in row["steps"]
-            ]
-            for row in rows
-        ] == [
-            [
-                (step.base_reward, approximately(step.advantage), approximately(step.return_to_go))
-                for step in rollout.steps
-            ]
-            for rollout in batch
+    groups, options = (made(drawn), made(other, "h")), REQUIRED.get(method, {})
+    try:
+        batch = aligned([*groups[0], *groups[1]])
+        apply_credit(batch, method, state_key=key, **options)
+    except ValueError:
+        batch = None
+    rows = [row for group in groups for row in credited(group, method, key, **options)]
+    if batch is None:
+        assert any("no credit" in note for row in rows for note in row["notes"])
+        return
+    found = [
+        [(step["base_reward"], step["advantage"], step["return_to_go"]) for step in row["steps"]]
+        for row in rows
+    ]
+    assert found == [
+        [
+            (step.base_reward, approximately(step.advantage), approximately(step.return_to_go))
+            for step in each.steps
         ]
+        for each in batch
+    ]
 
 
 def approximately(value):

@@ -123,7 +123,6 @@ class Episodes:
             state_keys=(),
             masked={},
             default_step_reward=0.0,
-            outcome_reward="none",
         )
 
     def _sums(self, values: Floats, mine: slice) -> Floats:

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from guerdon._validation import check_choice, check_integer, check_number
+from guerdon._validation import check_integer, check_number
 from guerdon.credit.columns import (
     Column,
     Floats,
@@ -34,9 +34,6 @@ __all__ = ["StepBatch"]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-OutcomeReward = Literal["auto", "terminal", "rest", "none"]
-# How much the sum of a trajectory's rewards may differ from its score, as a share of the score.
-SAME_SUM = 1e-6
 # The number of earlier states that an anchor group may depend on.
 MAX_HISTORY = 1_000
 
@@ -78,9 +75,6 @@ class StepBatch:
         state_keys: The state of each number in `state`, in a form that is hashable.
         masked: Why trajectories are not valid, by id.
         default_step_reward: The reward of a step without one.
-        outcome_reward: How the score is part of the returns: ``terminal``, ``rest`` or ``none``.
-        undecided: The indices of the trajectories that allow both ``terminal`` and ``rest``, if
-            ``auto`` decided for ``terminal``.
     """
 
     size: int
@@ -103,8 +97,6 @@ class StepBatch:
     state_keys: tuple[Hashable, ...]
     masked: Mapping[Any, str]
     default_step_reward: float
-    outcome_reward: OutcomeReward = "terminal"
-    undecided: tuple[int, ...] = ()
 
     @classmethod
     def from_arrays(
@@ -121,7 +113,6 @@ class StepBatch:
         components: Mapping[str, PerTrajectory] | None = None,
         valid: PerTrajectory | None = None,
         default_step_reward: float = 0.0,
-        outcome_reward: OutcomeReward = "auto",
     ) -> StepBatch:
         """Make a batch of columns with one row for each step, in any order.
 
@@ -142,16 +133,6 @@ class StepBatch:
             valid: Booleans for whether a trajectory counts, in the same forms; None means all do.
                 One invalid row makes its trajectory invalid.
             default_step_reward: The reward of a step without one.
-            outcome_reward: How the score becomes part of the returns, for all trajectories alike:
-
-                - ``terminal``: the last step gets the score, beside its own reward. The score is
-                  the outcome, and base rewards are extra.
-                - ``rest``: it gets the score minus the sum of the rewards. The score is the total,
-                  and base rewards say when it was earned.
-                - ``none``: returns are made of base rewards alone.
-                - ``auto``: ``none`` if the rewards of every trajectory add up to its score, else
-                  ``terminal``. If there are base rewards, a note of the diagnostics names the
-                  trajectories that ``rest`` may be right for.
 
         Raises:
             CreditError: The columns are invalid or inconsistent; ``rows`` lists the rows.
@@ -184,8 +165,6 @@ class StepBatch:
         group_codes, kept = np.divmod(kept, max(len(trajectories.ids), 1))
         used_groups, group_of = np.unique(group_codes, return_inverse=True)
         of_group = group_of[of_trajectory]
-        scores = scores[kept]
-        decided, undecided = _decided(outcome_reward, base, scores, of_trajectory)
         codes, keys = _states(columns.get("state"), rows, of_group)
         actions, _ = _states(columns.get("action"), rows, of_group, "actions")
         return cls(
@@ -201,7 +180,7 @@ class StepBatch:
             starts=starts,
             lengths=np.diff(starts, append=len(rows)),
             group_of=group_of,
-            scores=scores,
+            scores=scores[kept],
             components={
                 name: _component(each, f"components[{name!r}]", trajectories, counts)[kept]
                 for name, each in (components or {}).items()
@@ -212,8 +191,6 @@ class StepBatch:
             state_keys=keys,
             masked={trajectories.ids[code]: why for code, why in masked.items()},
             default_step_reward=default,
-            outcome_reward=decided,
-            undecided=undecided,
         )
 
     @property
@@ -227,18 +204,13 @@ class StepBatch:
         return np.bincount(self.trajectory, self.is_rewarded, len(self.starts)) > 0
 
     def rewards_and_scores(self) -> Floats:
-        """Return the rewards with the scores at the last steps, as `outcome_reward` says, (M,)."""
+        """Return the rewards, (M,), where trajectories without any end with their score."""
         rewards = self.rewards.copy()
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self.outcome_reward == "terminal":
-                rewards[self.starts + self.lengths - 1] += self.scores
-            elif self.outcome_reward == "rest":
-                rewards[self.starts + self.lengths - 1] += self.scores - self.reward_sums()
+        last = self.starts + self.lengths - 1
+        without = ~self.has_rewards()
+        with np.errstate(over="ignore"):
+            rewards[last[without]] += self.scores[without]
         return rewards
-
-    def reward_sums(self) -> Floats:
-        """Return the sum of each trajectory's rewards, (T,)."""
-        return np.bincount(self.trajectory, self.rewards, len(self.starts)).astype(np.float64)
 
     def returns(self, gamma: float = 1.0, rewards: Floats | None = None) -> Floats:
         """Return R_t = r_t + γ R_{t+1}, (M,).
@@ -450,26 +422,6 @@ def _sums(
         "neither a reward nor an `episode_score`",
     )
     return np.bincount(codes, rewards, total).astype(np.float64)
-
-
-def _decided(
-    outcome_reward: OutcomeReward, base: Floats, scores: Floats, trajectory: Integers
-) -> tuple[OutcomeReward, tuple[int, ...]]:
-    """The rule for all trajectories, and the indices of those for which it may be another one.
-
-    It is the same with 0 in place of missing base rewards.
-    """
-    choices = get_args(OutcomeReward)
-    check_choice("outcome_reward", outcome_reward, choices, error=CreditError)
-    if outcome_reward != "auto":
-        return outcome_reward, ()
-    base = np.nan_to_num(base)
-    sums = np.bincount(trajectory, base, len(scores))
-    differs = ~np.isclose(sums, scores, rtol=SAME_SUM, atol=SAME_SUM)
-    if not differs.any():
-        return "none", ()
-    own = np.bincount(trajectory, base != 0, len(scores)) > 0
-    return "terminal", tuple(np.flatnonzero(differs & own).tolist())
 
 
 def _check_trajectories(wrong: NDArray[np.bool_], trajectories: Numbered, problem: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from guerdon.credit.batch import OutcomeReward, StepBatch
+from guerdon.credit.batch import StepBatch
 from guerdon.credit.columns import Floats, Integers, listed
 from guerdon.credit.statistics import varies
 from guerdon.errors import CreditError
@@ -17,10 +17,9 @@ from guerdon.errors import CreditError
 __all__ = ["Credit", "CreditDiagnostics"]
 
 NO_SHARED_STATE = "No two steps share a state, so no step has a step advantage."
-UNDECIDED = (
-    "The base rewards don't add up to the scores, which are added at the last steps; set "
-    "outcome_reward='terminal' if the score is the outcome alone, or 'rest' if it contains the "
-    "base rewards: {}."
+UNSEEN_SCORES = (
+    "Trajectories with a score whose base rewards are all 0, so that their returns don't include "
+    "the score (use NaN for a step without a reward): {}."
 )
 
 
@@ -43,7 +42,6 @@ class CreditDiagnostics:
         dead_groups: The ids of the groups of two or more valid trajectories with equal scores.
         singletons: The ids of the groups with one valid trajectory.
         masked: Why a trajectory doesn't count, by its id.
-        outcome_reward: How the score is part of the returns; see `StepBatch.from_arrays`.
         notes: The same in sentences.
     """
 
@@ -53,7 +51,6 @@ class CreditDiagnostics:
     dead_groups: tuple[Any, ...]
     singletons: tuple[Any, ...]
     masked: Mapping[Any, str]
-    outcome_reward: OutcomeReward
     notes: tuple[str, ...]
 
 
@@ -151,7 +148,7 @@ def _diagnose(
         _note("Trajectories that don't count: {}.", batch.masked),
         _note("Groups with one valid trajectory and nothing to compare it with: {}.", singletons),
         _note("Groups whose trajectories all score the same: {}.", dead_groups),
-        "" if returns is None else _undecided(batch),
+        "" if returns is None else _note(UNSEEN_SCORES, _unseen_scores(batch)),
         NO_SHARED_STATE if len(sizes) and not shared.any() else "",
     ]
     return CreditDiagnostics(
@@ -161,7 +158,6 @@ def _diagnose(
         dead_groups=dead_groups,
         singletons=singletons,
         masked=batch.masked,
-        outcome_reward=batch.outcome_reward,
         notes=tuple(filter(None, notes)),
     )
 
@@ -170,14 +166,9 @@ def _note(text: str, ids: Collection[Any]) -> str:
     return text.format(listed(map(repr, ids), len(ids))) if ids else ""
 
 
-def _undecided(batch: StepBatch) -> str:
-    """The note about trajectories whose score may contain their base rewards."""
-    if not batch.undecided:
-        return ""
-    sums = batch.reward_sums()
-    texts = (
-        f"{batch.trajectory_ids[index]!r} has the score {batch.scores[index]:g} and base rewards "
-        f"of {sums[index]:g}"
-        for index in batch.undecided
-    )
-    return UNDECIDED.format(listed(texts, len(batch.undecided)))
+def _unseen_scores(batch: StepBatch) -> list[Any]:
+    """The ids of trajectories with a score and with base rewards of 0 alone."""
+    is_other = batch.is_rewarded & (batch.rewards != 0)
+    others = np.bincount(batch.trajectory, is_other, len(batch.starts))
+    unseen = batch.has_rewards() & (others == 0) & (batch.scores != 0)
+    return [batch.trajectory_ids[code] for code in np.flatnonzero(unseen)]

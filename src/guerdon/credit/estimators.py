@@ -76,8 +76,8 @@ def estimator(
 def discounted_returns(batch: StepBatch, *, gamma: float = 1.0) -> Floats:
     """Return the discounted return from each row's step on, (N,); 0.0 for rows that don't count.
 
-    R_t = r_t + γ R_{t+1} (equation 5 of GiGPO, arXiv 2505.10978), where the last reward contains
-    the score as ``outcome_reward`` of `StepBatch.from_arrays` says.
+    R_t = r_t + γ R_{t+1} (equation 5 of GiGPO, arXiv 2505.10978). Where a trajectory has no base
+    reward at all, its score is added at its last step.
 
     Example:
         >>> from guerdon.credit import StepBatch, discounted_returns
@@ -598,8 +598,8 @@ def gigpo(
         A    = A_E + ω A_S                                  (8)
         F    = σ + 1e-6 with the unbiased σ, or 1
 
-    A step alone in its anchor group has A_S = 0, and equal values give 0. The last reward contains
-    the score as ``outcome_reward`` of `StepBatch.from_arrays` says.
+    A step alone in its anchor group has A_S = 0, and equal values give 0. Where a trajectory has no
+    base reward at all, its score is added at its last step.
 
     Example:
         >>> from guerdon.credit import StepBatch, gigpo
@@ -724,7 +724,7 @@ def rtmc(batch: StepBatch, *, gamma: float = 1.0, prior: float = 2.0) -> Credit:
         R_t     = r_t + γ R_{t+1}
         Q(s, a) = mean of R_t over the N(s, a) visits
         V(s)    = Σ_a N(s, a) Q(s, a) / N(s),  N(s) = Σ_a N(s, a)
-        V'(s)   = (N(s) V(s) + n V_0) / (N(s) + n),  V_0 = mean of Σ r_t over the group
+        V'(s)   = (N(s) V(s) + n V_0) / (N(s) + n),  V_0 = mean score of the group
         A       = Q(s, a) − V'(s)
 
     R, Q, V and A are as "Back to the Definition: Estimating Step-Level Advantages via Trajectory
@@ -733,7 +733,7 @@ def rtmc(batch: StepBatch, *, gamma: float = 1.0, prior: float = 2.0) -> Credit:
     at hand. That implementation optionally divides by the deviation within a group; this doesn't.
 
     V_0 isn't discounted: with γ < 1, an early step that no other shares has A < 0 even if its
-    trajectory has the mean sum of rewards. With n = 0 such a step has A = 0.
+    trajectory has the mean score. With n = 0 such a step has A = 0.
 
     Example:
         >>> from guerdon.credit import StepBatch, rtmc
@@ -763,8 +763,7 @@ def rtmc(batch: StepBatch, *, gamma: float = 1.0, prior: float = 2.0) -> Credit:
     _, first = np.unique(pairs * len(batch.starts) + batch.trajectory, return_index=True)
     with np.errstate(over="ignore", invalid="ignore"):
         quality = np.bincount(pairs[first], returns[first]) / np.bincount(pairs[first])
-        sums = np.bincount(batch.trajectory, batch.rewards_and_scores(), len(batch.starts))
-        mean = np.bincount(batch.group_of, sums) / np.bincount(batch.group_of)
+        mean = np.bincount(batch.group_of, batch.scores) / np.bincount(batch.group_of)
         total = np.bincount(state[first], returns[first])[state] + prior * mean[batch.group]
         value = total / (np.bincount(state[first])[state] + prior)
         advantage = quality[pairs] - value

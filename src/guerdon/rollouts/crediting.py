@@ -24,7 +24,6 @@ from guerdon.types.rollout import Rollout, StepData
 
 if TYPE_CHECKING:
     from guerdon.credit import Credit, StepBatch
-    from guerdon.credit.batch import OutcomeReward
 
 __all__ = ["CreditSettings", "apply_credit", "system_apply_gigpo_to_batch_steps"]
 
@@ -39,7 +38,6 @@ def apply_credit(
     action_key: StateKey | None = None,
     group: Callable[[AlignedRollout], Any] | Mapping[Any, Any] | None = None,
     default_step_reward: float = 0.0,
-    outcome_reward: OutcomeReward = "auto",
     **options: Any,
 ) -> Credit:
     """Set `advantage` and `return_to_go` of every step of a batch.
@@ -75,8 +73,6 @@ def apply_credit(
             `AlignedRollout.group`; if no rollout has one, all are one group. With several agents,
             each is compared with itself alone: a group contains the rollouts of one agent.
         default_step_reward: The reward of a step without one.
-        outcome_reward: How the score becomes part of the returns: ``terminal``, ``rest``,
-            ``none`` or ``auto``; see `StepBatch.from_arrays`.
         **options: The estimator's options, such as ``gamma`` and ``omega``.
 
     Returns:
@@ -101,13 +97,7 @@ def apply_credit(
         for step in rollout.steps
     ]
     keys = {"state": as_state_key(state_key), "action": action_key or own_action}
-    steps = _step_batch(
-        rows,
-        keys,
-        getattr(estimator, "needs", ()),
-        default_step_reward=default_step_reward,
-        outcome_reward=outcome_reward,
-    )
+    steps = _step_batch(rows, keys, getattr(estimator, "needs", ()), default_step_reward)
     credit = estimator(steps, **options)
     numbers = zip(credit.advantage.tolist(), credit.returns.tolist(), credit.mask, strict=True)
     for (_, _, step), (advantage, return_to_go, counts) in zip(rows, numbers, strict=True):
@@ -195,7 +185,7 @@ def _estimator(method: str, options: Mapping[str, Any]) -> Callable[..., Credit]
 
     estimator = ESTIMATORS[method]
     _, *known = inspect.signature(estimator).parameters.values()
-    accepted = [*(each.name for each in known), "default_step_reward", "outcome_reward"]
+    accepted = [*(each.name for each in known), "default_step_reward"]
     for name in options:
         if name not in accepted:
             raise InvalidArgumentError(
@@ -236,7 +226,7 @@ def _step_batch(
     rows: Sequence[tuple[AlignedRollout, Hashable, StepData]],
     keys: Mapping[str, StateKey],
     needs: Collection[str],
-    **options: Any,
+    default_step_reward: float,
 ) -> StepBatch:
     """The batch of all steps, each with its rollout and its group."""
     from guerdon.credit import StepBatch
@@ -261,7 +251,7 @@ def _step_batch(
         group=[group for _, group, _ in rows],
         episode_score=[rollout.score for rollout, _, _ in rows],
         valid=[rollout.is_score_valid for rollout, _, _ in rows],
-        **options,
+        default_step_reward=default_step_reward,
         **needed,
     )
 
@@ -533,8 +523,6 @@ class RowCredit:
         """Add advantages to the rows of one group; failures are reported in their notes."""
         aligned = [_aligned(*pair, place) for place, pair in enumerate(scored)]
         rows = [row for _, row in scored]
-        # The rows of a rubric have no outputs of steps, and its score contains its step rewards.
-        is_total = not any("steps" in row for row in rows)
         try:
             if self._reads_components:
                 for rollout, row in zip(aligned, rows, strict=True):
@@ -545,7 +533,7 @@ class RowCredit:
                 self.settings.method,
                 state_key=self._key,
                 group=lambda rollout: "",
-                **({"outcome_reward": "rest"} if is_total else {}) | self._options,
+                **self._options,
             )
         except Exception as error:  # a user's state key may raise anything
             for row in rows:
@@ -574,11 +562,9 @@ class RowCredit:
             yield "it has no group, so that nothing compares with it"
         elif credit.diagnostics.singletons:
             yield "its group has no other valid score, so that nothing compares with it"
-        if any("outcome_reward='rest'" in note for note in credit.diagnostics.notes):
-            yield (
-                "the base rewards of its group don't add up to its scores; set outcome_reward "
-                "to terminal or rest"
-            )
+        rewards = [reward for reward in row["step_rewards"] or () if reward is not None]
+        if rewards and row["score"] and not any(rewards):
+            yield "all its base rewards are 0, so that no return contains its score"
 
 
 def _missing_components(rollouts: Sequence[AlignedRollout]) -> Iterator[str]:
