@@ -18,8 +18,8 @@ from guerdon._problems import Problem
 from guerdon.config.builder import check_document
 from guerdon.config.loader import Document
 from guerdon.config.schedules import PiecewiseLinearSchedule
-from guerdon.config.schema import ConfigMigrations, RewardConfig, RubricEntry
-from guerdon.errors import InvalidArgumentError, RewardConfigError
+from guerdon.config.schema import RewardConfig, RubricEntry
+from guerdon.errors import RewardConfigError
 
 FILE = """\
 schema_version: "1.0"
@@ -345,45 +345,6 @@ def test_reward_config_needs_no_schema_version_in_code(caplog):
     assert caplog.records == []
     with pytest.raises(RewardConfigError):
         RewardConfig(per_turn=[RubricEntry(name="a", rubric="b")], schema_version="3")
-
-
-def test_config_migrations_are_applied_in_order():
-    steps = ConfigMigrations()
-    steps.register("0.9", "1.0", lambda data: {"per_turn": data["rubrics"]})
-    steps.register("0.8", "0.9", lambda data: {"rubrics": data["r"]})
-    data = {"schema_version": "0.8", "r": [1]}
-    assert steps.upgrade(data) == {"per_turn": [1], "schema_version": "1.0"}
-
-
-def test_config_migrations_do_not_change_their_input():
-    def migrate(data):
-        data["per_turn"][0]["name"] = "other"
-        return data
-
-    steps = ConfigMigrations()
-    steps.register("0.9", "1.0", migrate)
-    data = {"schema_version": "0.9", "per_turn": [{"name": "a", "rubric": "b"}]}
-    assert steps.upgrade(data)["per_turn"][0]["name"] == "other"
-    assert data["per_turn"][0]["name"] == "a"
-
-
-def test_config_migrations_report_a_failed_migration():
-    steps = ConfigMigrations()
-    steps.register("0.9", "1.0", lambda data: data["rubrics"])
-    with pytest.raises(RewardConfigError, match=r"to version '1\.0' failed: KeyError: 'rubrics'"):
-        steps.upgrade({"schema_version": "0.9"})
-    with pytest.raises(RewardConfigError, match=r"to version '1\.0' failed: TypeError"):
-        steps.upgrade({"schema_version": "0.9", "rubrics": []})
-
-
-def test_config_migrations_refuse_circles_and_duplicates():
-    steps = ConfigMigrations()
-    steps.register("0.1", "0.2", dict)
-    for source, target in (("0.1", "1.0"), ("0.2", "0.1"), ("1.0", "4"), ("5", "5")):
-        with pytest.raises(InvalidArgumentError, match=r"read already|leads back"):
-            steps.register(source, target, dict)
-    with pytest.raises(RewardConfigError, match=r"must be '1.0' or '0.1', got \"0.2\""):
-        steps.upgrade({"schema_version": "0.1"})
 
 
 # Writing -------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from guerdon.config.annotations import (
 )
 from guerdon.config.loader import Document
 from guerdon.config.registry import RubricRegistry, rubric_registry
-from guerdon.config.schema import LISTS, NO_ENTRIES, RewardConfig, RubricEntry, config_migrations
+from guerdon.config.schema import LISTS, NO_ENTRIES, RewardConfig, RubricEntry, of_this_version
 from guerdon.errors import GuerdonError, RewardConfigError
 from guerdon.rubrics.function import as_rubric
 from guerdon.rubrics.functions.function import RewardFunction, takes_messages
@@ -147,9 +147,9 @@ def check_document(
         registry: Where names are looked up.
 
     Raises:
-        RewardConfigError: No migration leads from its version to the present one.
+        RewardConfigError: It is of another version.
     """
-    document = config_migrations.migrate(document)
+    document = of_this_version(document)
     problems = RewardConfig.problems_in(document)
     data = document.data if isinstance(document.data, Mapping) else {}
     services = data.get("mcp_services")

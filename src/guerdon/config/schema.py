@@ -1,4 +1,4 @@
-"""The schema of a reward's file: `RewardConfig`, `RubricEntry`, and migrations of old versions."""
+"""The schema of a reward's file: `RewardConfig` and `RubricEntry`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -32,16 +32,16 @@ from guerdon.config.annotations import unknown_keys
 from guerdon.config.curriculum import Stages
 from guerdon.config.loader import Document, parse_document, read_document, to_yaml
 from guerdon.config.schedules import Schedule
-from guerdon.errors import InvalidArgumentError, RewardConfigError
+from guerdon.errors import RewardConfigError
 from guerdon.rubrics.composer import RubricComposer
 from guerdon.rubrics.rubric import Rubric
 from guerdon.services.config import ServiceConfig
 
-__all__ = ["ConfigMigrations", "RewardConfig", "RubricEntry", "config_migrations"]
+__all__ = ["RewardConfig", "RubricEntry"]
 
 logger = logging.getLogger("guerdon.config")
 
-#: The version that is written, and read without a migration.
+#: The version that is written and read.
 SCHEMA_VERSION = "1.0"
 
 #: The keys of the lists of entries.
@@ -213,7 +213,7 @@ class RewardConfig(BaseModel):
 
     def __init__(self, **data: Any) -> None:
         document = Document(data)
-        document = config_migrations.migrate(document) if "schema_version" in data else document
+        document = of_this_version(document) if "schema_version" in data else document
         self._read(document, may_be_empty=True)
 
     def _read(self, document: Document, *, may_be_empty: bool = False) -> None:
@@ -256,7 +256,7 @@ class RewardConfig(BaseModel):
             RewardConfigError: The document is invalid.
         """
         config = cls.__new__(cls)
-        config._read(config_migrations.migrate(document))
+        config._read(of_this_version(document))
         return config
 
     @classmethod
@@ -407,95 +407,28 @@ def _get(thing: Any, key: str) -> Any:
 
 # Versions ------------------------------------------------------------------------------------
 
-Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+_warned: set[str] = set()  # the files without a version
 
 
-class ConfigMigrations:
-    """Functions that convert the content of a reward's file from one version to another.
+def of_this_version(document: Document) -> Document:
+    """Return a document with its version.
 
-    Example:
-        >>> from guerdon.config import ConfigMigrations
-        >>> migrations = ConfigMigrations()
-        >>> migrations.register("0.9", "1.0", lambda data: {"per_turn": data["rubrics"]})
-        >>> migrations.upgrade({"schema_version": "0.9", "rubrics": []})
-        {'per_turn': [], 'schema_version': '1.0'}
+    One without a version is taken to be of the present one, with a warning in the log, once a file.
+
+    Raises:
+        RewardConfigError: It is of another version.
     """
-
-    def __init__(self) -> None:
-        self._steps: dict[str, tuple[str, Migration]] = {}
-        self._warned: set[str] = set()  # the files of past warnings
-
-    def register(self, source: str, target: str, migrate: Migration) -> None:
-        """Register a function.
-
-        Args:
-            source: The version that it takes.
-            target: The version that it returns.
-            migrate: Takes the content of a file, and returns that of the other version;
-                ``schema_version`` is set for it.
-
-        Raises:
-            InvalidArgumentError: The source version can be read already, or the target version
-                leads back to it.
-        """
-        if source in self._steps or source == SCHEMA_VERSION:
-            raise InvalidArgumentError(f"version {source!r} can be read already")
-        reached = target
-        while reached in self._steps:
-            reached = self._steps[reached][0]
-        if source in (target, reached):
-            raise InvalidArgumentError(f"version {target!r} leads back to {source!r}")
-        self._steps[source] = (target, migrate)
-
-    def upgrade(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Return the content of a file, converted to the present version.
-
-        Raises:
-            RewardConfigError: No migration leads from its version to the present one, or a
-                migration failed.
-        """
-        while (version := data["schema_version"]) != SCHEMA_VERSION:
-            if not isinstance(version, str) or version not in self._steps:
-                known = " or ".join(map(repr, (SCHEMA_VERSION, *sorted(self._steps))))
-                raise RewardConfigError(f"must be {known}, got {written(version)}")
-            version, migrate = self._steps[version]
-            try:
-                data = {**migrate(copy.deepcopy(data)), "schema_version": version}
-            except Exception as error:
-                raise RewardConfigError(
-                    f"the migration to version {version!r} failed: {type(error).__name__}: {error}"
-                ) from error
-        return data
-
-    def migrate(self, document: Document) -> Document:
-        """Return a document in the present version.
-
-        A document without a version is taken to be of the present one, with a warning in the log,
-        once per file.
-
-        Raises:
-            RewardConfigError: No migration leads from its version to the present one.
-        """
-        data = document.data
-        if not isinstance(data, Mapping):
-            return document  # which is invalid in every version
-        if "schema_version" not in data:
-            if document.file is None or document.file not in self._warned:
-                self._warned.add(document.file or "")
-                logger.warning(
-                    '%s has no schema_version and is read as version %s; add schema_version: "%s"',
-                    document.file or "a reward's configuration", SCHEMA_VERSION, SCHEMA_VERSION,
-                )  # fmt: skip
-            return replace(document, data={"schema_version": SCHEMA_VERSION, **data})
-        version = data["schema_version"]
-        if isinstance(version, float):
-            version = repr(version)
-        try:
-            return replace(document, data=self.upgrade({**data, "schema_version": version}))
-        except RewardConfigError as error:
-            place = Problem(("schema_version",), str(error))
-            raise document.error([place]) from error.__cause__
-
-
-#: The migrations that files are read with.
-config_migrations = ConfigMigrations()
+    data = document.data
+    if not isinstance(data, Mapping):
+        return document  # which is invalid in every version
+    if "schema_version" not in data:
+        if document.file is None or document.file not in _warned:
+            _warned.add(document.file or "")
+            logger.warning(
+                '%s has no schema_version and is read as version %s; add schema_version: "%s"',
+                document.file or "a reward's configuration", SCHEMA_VERSION, SCHEMA_VERSION,
+            )  # fmt: skip
+    elif str(version := data["schema_version"]) != SCHEMA_VERSION:
+        text = f"must be {SCHEMA_VERSION!r}, got {written(version)}"
+        raise document.error([Problem(("schema_version",), text)])
+    return replace(document, data={**data, "schema_version": SCHEMA_VERSION})
