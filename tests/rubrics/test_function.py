@@ -317,6 +317,12 @@ def test_functions_of_other_libraries_are_refused_with_their_conversion(function
         lambda output, target="42": 1.0,
         lambda pred, gold: 1.0,
         lambda outputs, reference_outputs: 1.0,
+        lambda preds, refs: 1.0,
+        lambda predictions, targets: 1.0,
+        lambda inputs, outputs: 1.0,
+        lambda y, y_hat: 1.0,
+        lambda code, test_cases: 1.0,
+        lambda output, metadata: 1.0,
     ],
 )
 def test_functions_of_texts_are_refused_with_their_conversion(function):

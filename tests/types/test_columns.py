@@ -35,6 +35,7 @@ class Array(list):
         {"messages": [USER, ANSWER], "prompt": "another", "completion": "a reference"},
         {"conversations": [{"from": "human", "value": "6 × 7?"}, {"from": "gpt", "value": "42"}]},
         {"conversations": [USER, ANSWER]},
+        {"conversations": [USER, {"role": "assistant", "value": "42"}]},
     ],
 )
 def test_rollout_from_row_reads_the_conversation_of_other_columns(row):
@@ -44,6 +45,17 @@ def test_rollout_from_row_reads_the_conversation_of_other_columns(row):
         ("assistant", "42"),
     ]
     assert (rollout.id, rollout.columns["answer"], len(rollout.steps)) == (7, "42", 1)
+
+
+def test_rollout_from_row_names_the_keys_of_an_answer_without_content():
+    for answer in {"role": "assistant", "value": "42"}, {"role": "assistant", "text": "42"}:
+        keys = ", ".join(answer)
+        with pytest.raises(
+            RolloutError, match=rf"messages\[1\] has no `content`; its keys are {keys}"
+        ):
+            Rollout.from_row({"messages": [USER, answer]})
+    for field in {"content": None}, {"refusal": "No."}, {"reasoning_content": "Hm"}:
+        Rollout.from_row({"messages": [USER, {"role": "assistant", **field}]})
 
 
 def test_rollout_from_row_reads_a_completion_without_a_prompt():

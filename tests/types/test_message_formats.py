@@ -197,6 +197,10 @@ def test_read_messages_reads_what_it_has_written(between):
         says("Booking.") | {"tool_call": OLDER},
         says('<tool>\n{"name": "book", "args": {}}\n</tool>'),
         says("<search>flights</search>"),
+        says('[{"name": "book", "arguments": {"flight": "HAT170"}}]'),
+        says('<TOOLCALL>[{"name": "book"}]</TOOLCALL>'),
+        says('<longcat_tool_call>{"name": "book"}</longcat_tool_call>'),
+        says('<steptml:invoke name="book"></steptml:invoke>'),
         says("I book.\nAction: book\nAction Input: {}"),
         says("```tool_code\nbook()\n```"),
     ],
@@ -309,7 +313,7 @@ def test_read_messages_names_the_place_of_a_message_in_what_was_given():
 def test_result_without_a_call_makes_the_row_of_a_tool_rubric_invalid(id):
     result = {"role": "tool", "content": "booked", "tool_call_id": id}
     for rubric in CalledTool("book"), CallBudget(0), ToolErrors():
-        assert "it has no call, but a result, 'booked'" in score(
+        assert "no call has the result 'booked'" in score(
             rubric, [USER, says("book!"), result, DONE]
         )
     late = [

@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -20,37 +21,7 @@ from guerdon.cli.console import console
 from guerdon.cli.options import ExitCode
 from guerdon.errors import GuerdonError, LoadError, SandboxUnavailableError, ScoringError
 
-HELP = """Rewards for agents that learn, with every number traceable.
-
-A reward is a tree of small rubrics. Commands take it as [bold]file.py:name[/] or \
-[bold]module:name[/], where the name is that of a rubric, a rubric class, a factory, or a function \
-f(action, observation) -> float; or as [bold]reward.yaml[/], a pipeline of such rubrics with their \
-weights.
-
-[bold]See what a reward is made of[/]
-  guerdon tree reward.py:reward
-
-[bold]Score what models have written[/]
-  guerdon score rollouts.jsonl --reward reward.py:reward --out scored.jsonl
-
-[bold]Look at the scores, the rollouts and the groups in a browser[/]
-  guerdon view scored.jsonl --rollouts rollouts.jsonl
-
-[bold]Check a reward that is written in a file, and compare two[/]
-  guerdon validate reward.yaml
-  guerdon diff old.yaml new.yaml rollouts.jsonl
-
-[bold]Build an environment, and serve it[/]
-  guerdon new my_env
-  guerdon check my_env
-  guerdon serve my_env
-
-[bold]See which sandboxes for untrusted code work on this machine[/]
-  guerdon doctor
-
-A failure is never a score of 0: rows that fail are counted separately, with the reason, and make \
-the command exit with 1.
-"""
+HELP = Path(__file__).with_name("help.txt").read_text(encoding="utf-8")
 
 COMMANDS = (
     *("score", "diff", "view", "tree", "validate", "schema", "new", "check", "serve"),

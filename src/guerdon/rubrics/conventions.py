@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from types import FunctionType
@@ -27,18 +28,17 @@ _MARKED = {name for _, names in _MARKS for name in names}
 # Parameters of functions of verifiers that others have, too.
 _OF_VERIFIERS = {"answer", "info", "parser", "prompt", "state", "task"}
 
-# Parameters of functions of texts.
-_ANSWERS = {
-    *("answer", "answers", "correct_answer", "expected", "expected_answer", "gold", "ground_truth"),
-    *("ground_truths", "gt", "label", "labels", "reference", "solution", "solutions", "target"),
-    *("expected_output", "gold_answer", "reference_answer", "reference_outputs", "truth", "y_true"),
-}
-_TEXTS = {
-    *("answer", "doc", "example", "generated_text", "generation", "input", "model_output"),
-    *("output", "outputs", "pred", "predict_str", "prediction", "predictions", "prompt", "query"),
-    *("question", "response", "responses", "results", "run", "solution", "text", "texts"),
-    *("y_pred", "y_true"),
-}
+# Words in the names of parameters of functions of texts.
+_WORDS_OF_ANSWERS = (
+    "answer|correct|expectation|expected|gold|ground|gt|label|ref|reference|solution|target|true"
+    "|truth|want"
+)
+_ANSWERS = re.compile(rf"(?i)(?:^|_)(?:{_WORDS_OF_ANSWERS})s?(?:_|$)")
+_TEXTS = re.compile(
+    rf"(?i)(?:^|_)(?:{_WORDS_OF_ANSWERS}|code|context|doc|equation|example|generated|generation|got"
+    r"|hat|input|item|metadata|model|number|out|output|pred|predict|prediction|prompt|query|question"
+    r"|response|result|run|sample|sql|str|test|text|user|var|y)s?(?:_|$)"
+)
 
 # Parameters of our own functions.
 _MESSAGES = {"messages", "rollouts_messages"}
@@ -97,14 +97,15 @@ def refusal(
     if _MESSAGES.intersection(parameters):
         return None
     if takes_step:
-        if second in _OBSERVATION or (first == "action" and second not in _ANSWERS):
+        is_answer = _ANSWERS.search(second)
+        if second in _OBSERVATION or (first == "action" and not is_answer):
             return None
         # A further parameter with a default is never filled.
         named = [*named[:2], *(other for other in named[2:] if other.default is Parameter.empty)]
-        is_of_texts = second in _ANSWERS or {first, second} <= _TEXTS
+        is_of_texts = bool(is_answer or all(map(_TEXTS.search, (first, second))))
     else:
-        is_of_texts = first in _TEXTS
-        if not is_of_texts and first not in _OF_VERIFIERS | _ANSWERS | _MARKED:
+        is_of_texts = _TEXTS.search(first) is not None
+        if not is_of_texts and first not in _OF_VERIFIERS | _MARKED:
             return None
     name = getattr(unwrapped(function), "__name__", None) or type(function).__name__
     called = f"{name}({', '.join(parameters)})"

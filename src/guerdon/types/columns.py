@@ -105,6 +105,8 @@ def _listed(name: str, value: Any, role: str) -> list[Any]:
 
 def _openai(index: int, turn: Any) -> Any:
     """A turn of ShareGPT as a message of OpenAI; any other is unchanged."""
+    if isinstance(turn, dict) and "value" in turn and "role" in turn and "content" not in turn:
+        turn = {"from": turn["role"], **turn}
     if not isinstance(turn, dict) or "from" not in turn:
         return turn
     rest = {name: value for name, value in turn.items() if name not in ("from", "value")}

@@ -57,14 +57,14 @@ RESPONSE = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
 # Also the marks of formats that aren't read.
 ANY_MARK = re.compile(
     r"<(?<!`<)(?:[|｜]?(?:start_|\w+:)?(?:tool|function)[_▁]?(?:call|use>|code>)|\|python_tag\|>"
-    r"|tool>|search>|function=|invoke name=|\|(?:channel|start)\|>\w+ to=|｜DSML｜"
-    r"|\|(?:action_start|plugin|START_ACTION)\|>)"
+    r"|tool>|TOOLCALL>|\w+_tool_call>|search>|function=|(?:\w+:)?invoke name=|｜DSML｜"
+    r"|\|(?:channel|start)\|>\w+ to=|\|(?:action_start|plugin|START_ACTION)\|>)"
 )
 LABELS = re.compile(r"\nAction Input:|```tool_code\b|\nAction: ?```json")
 # The beginnings of answers that are calls as a whole.
 BARE_CALL = re.compile(
     r"\A\s*(?:functools\[|\[[A-Za-z_][\w.]*\(\w+=|"
-    r'\{\s*"name":\s*"[\w.-]+",\s*"(?:parameters|arguments)":\s*\{)'
+    r'\[?\s*\{\s*"name":\s*"[\w.-]+",\s*"(?:parameters|arguments)":\s*\{)'
 )
 
 

@@ -111,6 +111,22 @@ def test_calls_of_step_answers_without_the_id_of_a_call_belong_to_calls_in_order
     assert [each.text for each in found] == ["of a", "of b", "of c"]
 
 
+def test_calls_of_step_answers_with_names_belong_to_the_calls_of_these_names():
+    calls = [recorded_call("a", id="1"), recorded_call("b", id="2")]
+    of_a, of_b = {"name": "a", "content": "of a"}, {"name": "b", "content": "of b"}
+    for answers in [of_b, of_a], [of_b | {"tool_call_id": "9"}, of_a | {"tool_call_id": "8"}]:
+        found = calls_of_step(*recorded(calls, *answers))
+        assert [call.text for call in found] == ["of a", "of b"]
+    found = calls_of_step(*recorded(calls, of_b))
+    assert [call.error for call in found] == ["transport_error", None]
+
+
+def test_calls_of_step_an_answer_to_no_call_is_refused():
+    calls, answer = [recorded_call("a", id="1")], {"tool_call_id": "9", "content": "ok"}
+    with pytest.raises(MissingInputError, match="no call has the result 'ok'"):
+        calls_of_step(*recorded(calls, answer))
+
+
 def test_calls_of_step_a_call_without_an_answer_has_failed_unless_the_recording_ends_there():
     calls = [recorded_call(id="1"), recorded_call(id="2")]
     answer = {"tool_call_id": "1", "content": "a door"}

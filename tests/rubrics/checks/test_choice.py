@@ -42,7 +42,15 @@ def truth(value, **metadata):
      "The answer is B, because A is wrong.", "The answer is B; A is wrong.",
      "Answer: B, since all other options are incorrect.", "Answer: B (because A is wrong)",
      "Answer: **B** (Paris)", "**Answer: B** – Paris", "**B**: Paris",
-     "The most appropriate answer is B"],
+     "The most appropriate answer is B",
+     "A: Let's think. Mitochondria make ATP. So the answer is (B).",
+     "A) is too small. The answer is B.", "A, C and D are wrong. So the answer is B.",
+     "A) 3, B) 4, C) 5. The answer is B.", "Option A is wrong; the answer is B.",
+     "Answer: (B) I and II only", "B. I and II only", "Answer: B. A and C are both wrong",
+     "Answer: B, i.e. Paris", "So B is the correct answer.", "Therefore, option B is correct.",
+     "The right choice is B.", "The most appropriate option is B.", "The answer is 18 (B).",
+     "Answer: a capital (B)", "**B. Paris**\n\nA and C aren't in France.",
+     "Wait, the answer is A.\nChecking again.\nThe answer is B."],
 )  # fmt: skip
 def test_choice_answer_reads_a_letter_as_models_write_it(text, choices):
     assert ChoiceAnswer("B", choices=choices)(text, None) == 1.0
@@ -58,7 +66,10 @@ def test_choice_answer_reads_a_letter_as_models_write_it(text, choices):
      "A) Rome\nB) Paris\nC) London\nD) Berlin", "Answer: C", "(A) and (B)", "B or C",
      "Answer: both A and B", "B, C", "<think>B</think>", "<think>\\boxed{B}", "Answer: Bern",
      "Answer: Because it is", "Answer: (A), (B)", "Answer: A & B", "B, or maybe C",
-     "Answer: B (wrong)", "B: incorrect", "B. This is incorrect.", "Answer: B, which is wrong"],
+     "Answer: B (wrong)", "B: incorrect", "B. This is incorrect.", "Answer: B, which is wrong",
+     "B, no wait, A.",
+     "B. Actually, A.", "Answer: B (A)", "B) is too small. The answer is C.",
+     "B. Rome is in Italy. The answer is C."],
 )  # fmt: skip
 def test_choice_answer_takes_no_other_text_for_a_letter(text, choices):
     assert ChoiceAnswer("B", choices=choices)(text, None) == 0.0
@@ -77,7 +88,8 @@ def test_choice_answer_an_article_is_no_letter(text, score):
     "text",
     ["Paris", "paris.", "**Paris**", "Answer: Paris", "The answer is Paris.",
      "\\boxed{\\text{Paris}}", "Paris (B)", "<answer>Paris</answer>", "B Paris",
-     "I considered Rome.\n\nParis"],
+     "I considered Rome.\n\nParis", "The answer is **Paris**, because it is the capital of France.",
+     "Answer: Paris (the capital of France)", "Answer: Paris (B)"],
 )  # fmt: skip
 def test_choice_answer_reads_the_text_of_an_option(text):
     assert ChoiceAnswer("B", choices=CITIES)(text, None) == 1.0
@@ -86,7 +98,7 @@ def test_choice_answer_reads_the_text_of_an_option(text):
 @pytest.mark.parametrize(
     "text",
     ["B) Rome", "Rome", "Answer: Rome (B)", "A: Paris", "Answer: A) Paris", "B: London",
-     "Parisian", "Paris and Rome"],
+     "Parisian", "Paris and Rome", "Answer: Paris, Rome", "Answer: Paris (A)"],
 )  # fmt: skip
 def test_choice_answer_a_letter_with_the_text_of_another_option_is_no_answer(text):
     assert ChoiceAnswer("B", choices=CITIES)(text, None) == 0.0

@@ -30,6 +30,10 @@ DATA = Path(os.environ.get("GUERDON_DATA") or REPOSITORY.parent / "shared" / "da
 pytestmark = pytest.mark.edge
 
 RIGHT = [
+    ("B", r"\textbf{(B)}\ \frac{1}{2}"), (r"\frac{7}{12}", r"\frac{m}{n} = \frac{7}{12}"),
+    (r"\frac{\sqrt2}{2}", r"\frac{\sqrt{2}}{2} \text{ (approximately } 0.707)"),
+    ("2x^2", "2*x**2"), ("2,3", "x₁ = 2, x₂ = 3"),
+    ("3:4:5", "3 : 4 : 5"), (r"(-\infty,\infty)", r"\text{all real numbers}"),
     (r"2\text{ and }3", "3, 2"), ("2,3", r"\frac42\text{ and }3"),
     (r"\frac{-1\pm\sqrt{5}}{2}", r"\frac{-1+\sqrt5}{2}, \frac{-1-\sqrt5}{2}"),
     (r"\frac{1\pm\sqrt2}{3}", r"x=\frac{1\pm\sqrt2}{3}"), (r"\frac12", r"\cos 60^\circ"),
@@ -297,6 +301,22 @@ def test_math_answer_reasoning_tags_can_be_set():
     text = r"[plan] \boxed{x} [/plan] \boxed{y}"
     assert MathAnswer("y", reasoning_tags=["[plan]…[/plan]"])(text, None) == 1.0
     assert MathAnswer("x", reasoning_tags=["[plan]…[/plan]"])(text, None) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "truth", "score"),
+    [
+        (r"The answer is $\frac{3}{4}$, since $3 \cdot 1 = 3$.", r"\frac34", 1.0),
+        (r"The answer is $x+1$ for all $x \neq 1$.", "x+1", 1.0),
+        (r"The answer is the set $\{1,2\}$.", r"\{1,2\}", 1.0),
+        ("**Final Answer:** The expression simplifies to $x+1$.", "x+1", 1.0),
+        (r"Answer: $\frac{\sqrt{2}}{2}$ (about 0.707)", r"\frac{\sqrt2}{2}", 1.0),
+        ("The answer is $x+1$ or $x+2$.", "x+1", 0.0), ("The answer is not $x+1$.", "x+1", 0.0),
+        ("Wait, the answer is $x+1$.\nChecking.\nThe answer is $x-1$.", "x-1", 1.0),
+    ],
+)  # fmt: skip
+def test_math_answer_reads_the_only_mathematics_in_words(text, truth, score):
+    assert MathAnswer(truth)(text, None) == score
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,17 @@ def test_numeric_answer_a_missing_ground_truth_or_text_raises():
         NumericAnswer(18)(SimpleNamespace(content=None), None)
 
 
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [("The total cost is $42.", 1.0), ("There are 42 ways.", 1.0), ("It will take 42 days.", 1.0),
+     ("Tom has 42 marbles left.", 1.0), ("It is not 42", 0.0), ("at least 42", 0.0),
+     ("There are 42 or 43 ways", 0.0), ("the sum of 42 and 1", 0.0), ("We get 42x", 0.0)],
+)  # fmt: skip
+def test_numeric_answer_reads_the_only_number_of_a_sentence_behind_a_label(text, score):
+    assert NumericAnswer(42)(f"**Final Answer:** {text}", None) == score
+    assert NumericAnswer(42)(f"**Final Answer:**\n{text}", None) == score
+
+
 def test_numeric_answer_compares_exactly():
     assert NumericAnswer(0.1)("1/10", None) == 1.0
     assert NumericAnswer("1/3")("0.3333333333333333", None) == 0.0

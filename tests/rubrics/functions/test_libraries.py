@@ -135,6 +135,28 @@ def test_functions_get_a_completion_as_the_model_wrote_it_with_its_reasoning():
     assert scores(from_verifiers(lambda completion: float(completion == text)), [texts]) == [1.0]
 
 
+def test_a_null_column_is_no_answer():
+    row = {"prompt": "q", "completion": "x", "answer": None, "ground_truth": "5"}
+    assert scores(from_verifiers(lambda completion, answer: float(answer == "5")), [row]) == [1.0]
+    row = {"prompt": "q", "completion": "x", "label": "5", "ground_truth": None}
+
+    def of_openrlhf(queries, prompts, labels):
+        return [float(labels == ["5"])]
+
+    assert scores(from_openrlhf(of_openrlhf), [row]) == [1.0]
+
+
+def test_columns_of_mappings_may_be_json_and_are_named_if_they_are_not():
+    def level(solution_str, ground_truth, extra_info):
+        return float(extra_info["level"])
+
+    row = {"prompt": "q", "completion": "x", "ground_truth": "1"}
+    assert scores(from_verl(level), [row | {"extra_info": '{"level": 3}'}]) == [3.0]
+    for name, value in ("extra_info", "[3]"), ("extra_info", [3]), ("reward_model", "rule"):
+        [error] = errors(from_verl(level), [row | {name: value}])
+        assert f"the column {name} must be a mapping or its JSON" in error
+
+
 def test_from_trl_none_and_nan_are_no_score():
     assert scores(from_trl(lambda completions: [None, 1.0]), TEXTS) == [None, 1.0]
     assert scores(from_trl(lambda completions: [float("nan"), 1.0]), TEXTS) == [None, 1.0]

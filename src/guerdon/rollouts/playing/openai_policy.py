@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -179,32 +178,22 @@ class OpenAIPolicy:
         await self.aclose()
 
 
-@functools.cache
-def _http_client_class() -> Any:
-    """The class of the HTTP clients for openai, whose library is httpx or httpx2."""
-    import openai
+def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any:
+    openai = import_extra("openai", "judge", "OpenAIPolicy")
+    if api_key is None and base_url is not None and not os.environ.get("OPENAI_API_KEY"):
+        api_key = NO_KEY
 
-    class HttpClient(openai.DefaultAsyncHttpxClient):
+    class HttpClient(openai.DefaultAsyncHttpxClient):  # type: ignore[misc, name-defined]
         """Doesn't follow redirects, and reads no more than `MAX_ANSWER` bytes of an answer.
 
         A redirect may lead to another host, which would receive the prompt and return the answer.
         """
 
-        def __init__(self) -> None:
-            super().__init__(headers=ACCEPTED, follow_redirects=False)
-
         async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
             hide_query(request)
             return await read_answer(await super().send(request, stream=True, **options))
 
-    return HttpClient
-
-
-def _connect(base_url: str | None, api_key: str | None, max_retries: int) -> Any:
-    openai = import_extra("openai", "judge", "OpenAIPolicy")
-    if api_key is None and base_url is not None and not os.environ.get("OPENAI_API_KEY"):
-        api_key = NO_KEY
-    http = _http_client_class()()
+    http = HttpClient(headers=ACCEPTED, follow_redirects=False)
     try:
         return openai.AsyncOpenAI(
             base_url=base_url, api_key=api_key, max_retries=max_retries, http_client=http

@@ -35,7 +35,7 @@ __all__ = ["extract_answer"]
 
 _SYMBOLS = "\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f"
 _DECORATION = re.compile(
-    rf"(?:[\s>*_`#|~$(\[{{\"“（【「•·–—+{_SYMBOLS}-]|[0-9]{{1,2}}[.)]\s|\([a-z0-9]\)\s|</?\w[^<>]*>"
+    rf"(?:[\s>*_`#|~$(\[{{\"“（【「•·–—+{_SYMBOLS}-]|[0-9]{{1,2}}[.)]\s|Step\s[0-9]{{1,2}}[.:]\s|\([a-z0-9]\)\s|</?\w[^<>]*>"
     r"|\\[\[(]|\\text\w*\s*\{)*+"
 )
 _LEADS = (
@@ -46,18 +46,20 @@ _BOUNDARY = re.compile(
     rf"(?:[.!?;:,…—–)\]$*_\"'][\s*_\"')]*|\b(?:{_LEADS})[\s*_]+)\Z", re.IGNORECASE
 )
 _CONDITION = re.compile(
-    r"(?:n't|\b(?:if|whether|suppose|supposing|assum\w+|unless|until|imagine|not|why|how|doubt"
+    r"(?:n't|\b(?:mistake\sis\sto|tempt\w+\sto|if|whether|suppose|supposing|assum\w+|unless|until|imagine|not|why|how|doubt"
     r"|false|untrue|thought|may|might|could))"
     r"(?:\s(?:think|believe|say|mean|sure|clear))?(?:\sthat)?[\s*_]*\Z",
     re.IGNORECASE,
 )
 _HYPOTHESIS = re.compile(r"(?i)\bif\b[^.!?]*\Z")
 _CORRECTION = re.compile(
-    r"(?i)\b(?:wait|correct(?:ion|ed)|sorry|oops|mistake|error)\b[^.!?]*(?:[.!]\s[^.!?]*)?\Z"
+    r"(?i)\b(?:wait|correct(?:ion|ed)|sorry|oops|actually|hold\son|(?:made|my)\s(?:an?\s)?(?:\w+\s)?"
+    r"(?:mistake|error))\b[^.!?]*(?:[.!]\s[^.!?]*)?\Z"
 )
 _RETRACTION = re.compile(
-    r"(?i)[\s*_]*(?:(?:oh|wait|hmm)\W{1,4})?(?:no(?:pe)?(?:\s*[,.!:…—–]|\s+-|\s+wait\b|\s*$)"
-    r"|(?:that|this|it)(?:['’]s|\s(?:is|was))\s(?:not\s(?:right|correct)|wrong|incorrect))"
+    r"(?i)[\s*_]*(?:oops\b|(?:(?:oh|wait|hmm)\W{1,4})?"
+    r"(?:no(?:pe)?(?:\s*[,.!:…—–]|\s+-|\s+wait\b|\s*$)"
+    r"|(?:that|this|it)(?:['’]s|\s(?:is|was))\s(?:not\s(?:right|correct)|wrong|incorrect)))"
 )
 _BEFORE = 40  # how many characters before a label are looked at
 _IS = (
@@ -91,9 +93,15 @@ _LABEL = re.compile(
     """,
     re.VERBOSE,
 )
+# What labels contain; "A:" is looked for by itself.
+_SIGNS = ("ns", "####", "NS", "orrect", "hoice", "ption", "esult", "答案", "espuesta", "ntwort")
 _KEY_WORD = re.compile(
     r"[Aa]ns|ANS|A\s?[*_]{0,3}[:：]|(?:option|choice|[Cc]orrection|[Rr]esult)\b"
     r"|答案|[Rr]espuesta\b|[Aa]ntwort\b"
+)
+_REVERSED = re.compile(
+    r"(?:^|[\s*_($])(?P<value>[A-H]|-?[$€£]?[0-9][0-9,.]*)[)*_$]{0,4} is (?:correct|right"
+    r"|the (?:(?:final|correct|right|best) )?(?:answer|option|choice|one))\b(?! for| if)"
 )
 _LABEL_ALONE = re.compile(
     r"(?i)(?:the\s|my\s)?(?:(?:final|correct)\s)?ans(?:wer)?(?:</\w{1,10}>|[\s*_`|\]}])*+"
@@ -167,6 +175,8 @@ def extract_answer(text: str, *, reasoning_tags: Sequence[str] = REASONING_TAGS)
         return usual["number"]
     start, stated = _last_statement(text, *_last_box(text))
     if start < 0:
+        if reversed_forms := _REVERSED.findall(text):
+            return str(reversed_forms[-1])
         whole = text.strip()
         prose_before_equals = _WORD.search(whole.rpartition("=")[0])
         return whole if read_quantity(whole) is not None and not prose_before_equals else None
@@ -242,6 +252,7 @@ def _last_statement(text: str, start: int, stated: str | None) -> tuple[int, str
     If there is neither, those of the last sentence that states an answer; if there is none, -1.
     """
     denied: set[str] = set()
+    sentence: tuple[int, str | None] | None = None
     after, end = start, len(text) if _may_state(text) else start
     while end > after:
         begin = text.rfind("\n", 0, end) + 1
@@ -250,14 +261,17 @@ def _last_statement(text: str, start: int, stated: str | None) -> tuple[int, str
             content = _cleaned(label.content)
             if begin + label.offset < after:
                 break
+            found = begin + label.offset, content or None
             if label.denied:
                 denied.add(content)
-            elif label.explicit and content not in denied:
-                return begin + label.offset, content or None
-            elif start < 0 and content not in denied:
-                start, stated = begin + label.offset, content or None
+            elif content in denied:
+                continue
+            elif label.explicit or label.corrects:
+                return found if label.explicit or sentence is None else sentence
+            else:
+                sentence = sentence or found
         end = begin - 1
-    return start, stated
+    return (start, stated) if start >= 0 or sentence is None else sentence
 
 
 class _Statement(NamedTuple):
@@ -265,17 +279,12 @@ class _Statement(NamedTuple):
     content: str
     explicit: bool
     denied: bool = False
+    corrects: bool = False  # what stands before it, but not a sentence after it
 
 
 def _may_state(text: str) -> bool:
     """Whether a text may contain a label, at once."""
-    return (
-        "ns" in text
-        or ("A" in text and ("NS" in text or _KEY_WORD.search(text) is not None))
-        or ("#" in text and "####" in text)
-        or "orrect" in text
-        or any(map(text.count, ("best", "esult", "答案", "espuesta", "ntwort")))
-    )
+    return any(map(text.__contains__, _SIGNS)) or ("A" in text and bool(_KEY_WORD.search(text)))
 
 
 def _statements(line: str, text: str, end: int) -> list[_Statement]:
@@ -291,11 +300,12 @@ def _statements(line: str, text: str, end: int) -> list[_Statement]:
     labels = [*filter(None, (_label_at(line, word.start(), begin) for word in words))]
     below = _below(text, end)
     statements: list[_Statement] = []
-    explicit = False
+    explicit = corrects = False
     for label, following in zip_longest(labels, labels[1:]):
         content = line[label.end() : following.start() if following else None]
         lead = line[max(label.start() - _BEFORE, 0) : label.start()]
-        explicit = explicit or not label["says"] or _CORRECTION.search(lead) is not None
+        explicit = explicit or not (label["says"] or label["fix"])
+        corrects = corrects or bool(label["fix"] or _CORRECTION.search(lead))
         if sentence_end := _SENTENCE_END.search(content):
             sentence = content[: sentence_end.start()]
             if _RETRACTION.match(content, sentence_end.end()):
@@ -308,7 +318,7 @@ def _statements(line: str, text: str, end: int) -> list[_Statement]:
             denied, _, content = content[denial.end() :].partition(" but ")
             statements.append(_Statement(label.start(), denied, explicit, denied=True))
         if (content or denial is None) and _counts(label, content, below):
-            statements.append(_Statement(label.start(), content, explicit))
+            statements.append(_Statement(label.start(), content, explicit, corrects=corrects))
     if not labels and _LABEL_ALONE.fullmatch(line, begin) and _is_terse(below):
         statements.append(_Statement(begin, below, explicit=True))
     head, marks, tail = line.rpartition("####")
@@ -326,7 +336,7 @@ def _label_at(line: str, start: int, begin: int) -> re.Match[str] | None:
         begin: Where the line begins behind its decoration.
     """
     label = _LABEL.match(line, start)
-    if label and (label["other"] or (start == begin and not label["choice"])):
+    if label and (label["other"] or (start == begin and label["choice"] in (None, "Result"))):
         return label
     opening = label and _OPENING.search(line, max(start - _BEFORE, 0), start)
     if not label or not opening or (label["choice"] and not opening["quality"]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -111,19 +110,19 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
         raise MissingInputError(f"the action has {unread}")
     after = field_of(field_of(observation, "metadata"), "messages")
     answers = [each for each in read_messages(after or []) if each.role == "tool"]
-    if not calls:
-        _check_answers(action, answers)
     missing = None if is_done(observation) and not answers else "transport_error"
+    matched = _answers_of(calls, answers)
+    _check_answers(action, [answer for answer in answers if answer.tool_call_id or not calls])
     return [
         _read_call(
             call, *((missing, "") if answer is None else _read_answer(answer, error_pattern))
         )
-        for call, answer in zip(calls, _answers_of(calls, answers), strict=True)
+        for call, answer in zip(calls, matched, strict=True)
     ]
 
 
 def _check_answers(action: Any, answers: Sequence[Message]) -> None:
-    """Check that what follows a turn without calls answers earlier ones."""
+    """Check that answers to none of a turn's calls answer earlier ones."""
     from guerdon.types.message import read_messages
 
     history = read_messages(field_of(action, "history") or []) if answers else []
@@ -131,26 +130,26 @@ def _check_answers(action: Any, answers: Sequence[Message]) -> None:
     for answer in answers:
         if answer.tool_call_id not in ids:
             raise MissingInputError(
-                "the action has a tool call in a format that isn't read: it has no call, but a "
-                f"result, {answer.text!r:.100}"
+                "the action has a tool call in a format that isn't read: no call has the result "
+                f"{answer.text!r:.100}"
             )
 
 
-def _answers_of(
-    calls: Sequence[Mapping[str, Any]], answers: Sequence[Message]
-) -> list[Message | None]:
-    """Return the answer to each call: the one with its id, else the next one without a known id."""
-    ids = {each["id"] for each in calls if isinstance(each.get("id"), str)}
-    by_id: dict[str | None, deque[Message]] = {}
-    for answer in answers:
-        own = answer.tool_call_id if answer.tool_call_id in ids else None
-        by_id.setdefault(own, deque()).append(answer)
-    found = []
+def _answers_of(calls: Sequence[Mapping[str, Any]], answers: list[Message]) -> list[Message | None]:
+    """Take the answer to each call: the one with its id, else the next of its name or without."""
+    ids = {call["id"] for call in calls if isinstance(call.get("id"), str)}
+    matched: list[Message | None] = []
     for call in calls:
-        own = call.get("id") if isinstance(call.get("id"), str) else None
-        queue = by_id.get(own) or by_id.get(None)
-        found.append(queue.popleft() if queue else None)
-    return found
+        others = [answer for answer in answers if answer.tool_call_id not in ids]
+        fitting = [answer for answer in answers if answer.tool_call_id in ids & {call.get("id")}]
+        fitting += [answer for answer in others if answer.name == call["function"]["name"]]
+        unnamed = [answer for answer in others if answer.name is None]
+        fitting += [
+            answer for answer in unnamed if not answer.tool_call_id or len(ids) < len(calls)
+        ]
+        matched.append(fitting[0] if fitting else None)
+        answers[:] = [answer for answer in answers if answer is not matched[-1]]
+    return matched
 
 
 def _read_call(call: Mapping[str, Any], error: str | None, text: str) -> StepCall:

@@ -24,14 +24,18 @@ _MARKED = re.compile(
     re.IGNORECASE,
 )
 _SECOND = re.compile(
-    r"\s*[.,]?\s*(?:(?:and|or|no,?)\s(?:maybe|perhaps|possibly|else)?|[/&+(])?\s*\(?[A-Za-z]\)?\s*(?:$|[,;./&)]|and\s|or\s)"
+    r"(?i:\s*[.,;]?\s*(?:(?:(?:and|or|no|wait|actually|sorry|maybe|perhaps|possibly|else)\b,?\s?)+"
+    r"|[/&+(])?)\s*\(?(?:[A-H]|[a-h](?!\.))\)?\s*(?:$|[,;./&)]|and\s|or\s)"
 )
+_OTHER = re.compile(r"(?i)\W*(?:and|or|no|wait|actually|sorry)\b")
+_REASON = re.compile(r"\s*(?:,|\(|\bbecause\b|\bsince\b|[.;:]\s|\s[-–—]\s)")
 _WRONG = re.compile(  # of this option, not of another one
     r"(?i)\W*(?:(?!because|since|all\b|others?\b|(?-i:[A-Z]\b))[\w-]+ ){0,9}"
     r"(?:incorrect|wrong|not (?:correct|right))\b"
 )
 _LETTER = re.compile(r"\(?[A-Z]\)?")
-_LETTER_BEHIND = re.compile(r"(?P<text>.+\S)\s*[(\[](?P<label>[A-Z])[)\]]")
+_FIRST_LETTER = re.compile(r"\W?[A-Z]\b")
+_LETTER_BEHIND = re.compile(r"(?P<text>.+\S)\s*[(\[](?:option )?(?P<label>[A-Z])[)\]]")
 _LABEL = re.compile("[A-Z]|[0-9]{1,2}")
 _EDGES = " \t\r\n*_`$\"'“”‘’"
 
@@ -164,44 +168,58 @@ def _wanted(truth: Any, options: Mapping[str, str]) -> str | None:
 def _stated(text: str, options: Mapping[str, str], tags: Sequence[str]) -> str | None:
     """The option that a text states, "" if it contradicts itself."""
     part = answer_part(text, tags).strip()
-    label = None if "\n" in part else _read(part, options)
+    answer = extract_answer(text, reasoning_tags=tags)
+    # "A: Paris" is an option; "A) is too small. The answer is B." states one behind its letter.
+    is_option = _FIRST_LETTER.match(part) and extract_answer(part[3:], reasoning_tags=()) is None
+    label = _read(part, options) if "\n" not in part and (answer is None or is_option) else None
     if label is not None:
         return label
-    answer = extract_answer(text, reasoning_tags=tags)
     if answer is not None:
         return _read(answer, options)
-    labels = {_read(line, options, in_prose=True) for line in part.splitlines()} - {None}
+    labels = {_read(line, options, in_prose=True) for line in part.splitlines()} - {None, ""}
     return labels.pop() if len(labels) == 1 else None
 
 
 def _read(text: str, options: Mapping[str, str], *, in_prose: bool = False) -> str | None:
     """The letter of the option that a text is; None if it is none, "" if it contradicts itself."""
     text = _plain(text)
+    behind = None if in_prose else _LETTER_BEHIND.fullmatch(text)
+    if behind is not None and not _FIRST_LETTER.match(text):
+        return behind["label"] if _named(behind["text"], options) in (None, behind["label"]) else ""
     label = _named(text, options)
     marked = None if label else _MARKED.fullmatch(text)
     if marked is None:
-        behind = None if label else _LETTER_BEHIND.fullmatch(text)
-        other = _named(behind["text"], options) if behind else label
-        return other if not behind or other in (behind["label"], None) else ""
+        return label
     label, rest = marked["label"].upper(), _plain(marked["rest"])
     is_in_parentheses = rest[:1] + rest[-1:] == "()"
     rest = rest[1:-1] if is_in_parentheses else rest
-    if (options and label not in options) or (in_prose and label != marked["label"]):
+    is_prose = in_prose and (label != marked["label"] or marked["mark"] in ("and", "or"))
+    if is_prose or (options and label not in options):
         return None
     other = _named(rest, options)
+    if other is not None:
+        return label if other == label else ""
     if label == "A" and marked["mark"] == ":" and _LETTER.fullmatch(rest):
         return rest.strip("()")  # "A: B" answers with B
-    is_wrong = other is None and marked["mark"][:1] in ".:,;)–—-" and _WRONG.match(rest)
-    if is_wrong or other not in (None, label) or _SECOND.match(f"{marked['mark']} {rest}"):
+    is_text = (marked["mark"] or marked["close"].strip()) in (".", ":", ")") and not _OTHER.match(
+        rest
+    )
+    is_wrong = marked["mark"][:1] in ".:,;)–—-" and _WRONG.match(rest)
+    if is_wrong or (not is_text and _SECOND.match(f"{marked['mark']} {rest}")):
         return ""
     is_word = rest and not (marked["mark"] or marked["close"] or is_in_parentheses)
-    return None if is_word and other is None else label
+    return None if is_word else label
 
 
 def _named(text: str, options: Mapping[str, str]) -> str | None:
     """The letter of the only option with a text."""
     text = text.casefold()
-    labels = [label for label, option in options.items() if _plain(option).casefold() == text]
+    plain = {label: _plain(option).casefold() for label, option in options.items()}
+    labels = [label for label, option in plain.items() if option == text]
+    if not labels and (reason := _REASON.search(text)):  # "Paris, because it is the capital"
+        name, rest = text[: reason.start()], text[reason.start() :]
+        others = [option for option in plain.values() if option != name and option in rest]
+        labels = [label for label, option in plain.items() if option == name and not others]
     return labels[0] if len(labels) == 1 else None
 
 

@@ -23,28 +23,31 @@ _SYMBOLS = str.maketrans({
     "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "π": r"\pi ",
     "∞": r"\infty ", "√": r"\sqrt ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ",
     "∪": r"\cup ", "∈": r"\in ", "∅": r"\emptyset ", "°": r"^\circ ", "ℝ": r"\mathbb{R}",
-    "²": "^{2}", "³": "^{3}", "≈": r"\approx ", "θ": r"\theta ", "\N{NO-BREAK SPACE}": " ",
+    "²": "^{2}", "³": "^{3}", "₀": "_{0}", "₁": "_{1}", "₂": "_{2}", "₃": "_{3}",
+    "≈": r"\approx ", "θ": r"\theta ", "\N{NO-BREAK SPACE}": " ",
 })  # fmt: skip
 _TEXT = r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf)|mbox)\s*\{([^{}]*)\}"
 _NOTHING = r"(?i:(?:there (?:is|are) )?no (?:real )?solutions?|empty set|\\varnothing)"
+_DEGREES = r"\\(sin|cos|tan|cot|sec|csc) ?[({]?([\d.]+)[)}]? ?\^ ?\{? ?\\circ ?\}?[)}]?"
 _REWRITES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"^\\text\w* ?\{ ?\(?([A-H])\)?[.:]? ?\}[ ~\\]*", r"(\1) "),  # of AMC
+        (r",? *\(?(?:or )?(?:\\text ?\{ ?\(?)?(?:about|approximately|roughly)\b.*$", ""),
+        (r"(?<=[\w)])\*\*(?=[\w(])", "^"),
         (r"(?<!\\)(?:\\[()\[\]]|\\! ?|\$)|\*\*|\\displaystyle\b|\\(?:left|right)\b\.?", ""),
         (r"(?<=\d)(?:\\[,;: ]|\{,\})(?=\d{3}(?!\d))", ""),  # 1\,000
         (r"(?<!\\)\\[,;: ]|~|\\q?quad\b|\s+", " "),
         (r"^ +|[ .,;]+$", ""),
         (r"\\(?:text)?color ?\{\w+\}(?:\{([^{}]*)\})?", r"\1"),
         (r" ?\\(?:text|mbox) ?\{ ?(and|or) ?\} ?", r" \\text{ \1 } "),
-        (
-            r"\\(sin|cos|tan|cot|sec|csc) ?[({]?([\d.]+)[)}]? ?\^ ?\{? ?\\circ ?\}?[)}]?",
-            r"\\\1(\\frac{\2\\pi}{180})",
-        ),
+        (_DEGREES, r"\\\1(\\frac{\2\\pi}{180})"),
         (r"^(.*\{[^{},]*)\\pm([^,]*)$", r"\1+\2, \1-\2"),
         (r"^(\w+) ?\\approx", r"\1 ="),
         (r"(?<=\S) *\\approx.*$|^\\approx", ""),
         (rf"^(?:{_TEXT}|([A-Za-z ]+))$", r"\1\2"),
         (rf"^{_NOTHING}$", r"\\emptyset"),
+        (r"^all real numbers$", r"(-\\infty,\\infty)"),
         (r"\binfinity\b", r"\\infty"),
         (r"\\langle\b", "("),
         (r"\\rangle\b", ")"),
@@ -129,7 +132,7 @@ def _read(text: str) -> tuple[Any, str]:
         unit = re.sub(r"[ .{}s]", "", "".join(words).lower())
         unit = unit or ("%" if with_unit[0].endswith("%") else "degree")
     if _WORDS.fullmatch(text):
-        return " ".join(text.lower().split()), unit
+        return re.sub(r"[\s{}]*:[\s{}]*", ":", " ".join(text.lower().split())), unit
     return _value(text), unit
 
 
@@ -189,7 +192,9 @@ def _stated(value: Any) -> Any:
     """What `x = 5` and `2 + 3 = 5` state; None if an equation isn't solved."""
     if not isinstance(value, sympy.Eq):
         return value
-    is_name = not value.lhs.atoms(sympy.Number) or getattr(value.lhs, "is_number", False)
+    # Also m/n and f^{-1}(x), which contain the exponent -1.
+    exponents = {sympy.S.NegativeOne} if len(value.lhs.free_symbols) > 1 else set()
+    is_name = value.lhs.atoms(sympy.Number) <= exponents or getattr(value.lhs, "is_number", False)
     return value.rhs if is_name else None
 
 

@@ -27,6 +27,9 @@ __all__ = ["MathAnswer"]
 _MAX_LENGTH = 2000
 _LOCKS: dict[int, threading.Lock] = {}
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+_DOLLARS = re.compile(r"\$+([^$]+)\$+")
+_CONDITION = re.compile(r",?\s(?:since|because|for all|for|where|when|if)\b")
+_MORE = re.compile(r"(?i)\b(?:not|and|or|no|than|units)\b")
 # Read as one number, `x = 5` and `2 xy` would lose their variables, `1/3 ≈ 0.333` its first side,
 # and `(1,234)` its order.
 _MORE_THAN_A_NUMBER = re.compile(r"=|≈|\\approx|[({\[].*,|\d\s+[abcxyznpq]{2,3}\s*$")
@@ -122,7 +125,8 @@ class MathAnswer(ExpectedAnswer):
                     f"the observation's ground truth isn't understood as mathematics: {truth!r:.80}"
                 )
         try:
-            problem = self._problem(wanted, extract_answer(text) or _bare(text))
+            answer = extract_answer(text)
+            problem = self._problem(wanted, _mathematics(answer) if answer else _bare(text))
         except _LimitError as error:
             problem = str(error)
         if problem is not None:
@@ -135,6 +139,15 @@ class MathAnswer(ExpectedAnswer):
         if max(len(wanted), len(answer)) > _MAX_LENGTH:
             return f"an answer may have {_MAX_LENGTH} characters, got {len(answer)}"
         return _compare(wanted, answer, self.timeout_s)
+
+
+def _mathematics(answer: str) -> str:
+    """The only mathematics between dollar signs in words, before a reason or a condition."""
+    stated = _CONDITION.split(answer, maxsplit=1)[0]
+    parts = _DOLLARS.findall(stated)
+    words = _DOLLARS.sub(" ", stated)
+    has_words = stated != answer or _WORD.search(words) is not None
+    return parts[0] if len(parts) == 1 and has_words and not _MORE.search(words) else answer
 
 
 def _bare(text: str) -> str:

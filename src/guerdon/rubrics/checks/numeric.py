@@ -21,6 +21,10 @@ from guerdon.types.reasoning import REASONING_TAGS
 __all__ = ["NumericAnswer"]
 
 _APPROXIMATELY = re.compile(r"≈|\\approx(?![a-z])")
+_SENTENCE = re.compile(
+    r"(?:(?!not\b|never\b|no\b|least\b|most\b|than\b|between\b|if\b|wrong\b)[A-Za-z][a-z'’]*,?\s+){2,12}"
+    r"([$€£¥₹-]{0,2}[0-9].*)"
+)
 _READABLE = (
     r"a number, or a text that is one (72, $1,234.50, 1/2, 50%) or states it in \boxed{…} or on an "
     "answer line (A: 72, #### 72)"
@@ -110,6 +114,9 @@ def _numbers_in(answer: str) -> list[Quantity]:
     number = read_quantity(answer)
     if number is not None:
         return [number]
+    if sentence := _SENTENCE.fullmatch(answer):  # "There are 42 ways."
+        number = read_quantity(sentence[1])
+        return [] if number is None else [number]
     members = [*map(read_quantity, _APPROXIMATELY.split(answer))]
     return [member for member in members if member] if members[-1] else []
 

@@ -102,10 +102,12 @@ _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">", "«": "»", "【": "】", "「
           '"': '"', "'": "'", "“": "”", "‘": "’"}  # fmt: skip
 _WITHOUT_SEPARATORS = str.maketrans("", "", ", \u2009\u202f")
 _REASON = re.compile(
-    r"[.,;]?\s+[\[(]?(?:because|since|which|[Ee]xplanation|[Rr]eason(?:ing)?|and\swe)\b"
+    r"(?:[.,;]?\s+[\[(]?(?:because|since|which|[Ee]xplanation|[Rr]eason(?:ing)?|and\swe|i\.e)\b"
+    r"|,?\s+\(?rounded\b|\s+\((?:mod|[Cc]onfidence|see|from|nearest)\b|\s+\((?=[^a-z]*[0-9]\s?[×*/+-]))"
     r"(?!.*\b(?:wrong|incorrect|false)\b).*",
     re.DOTALL,
 )
+_NEGATIVE = re.compile(r"\A(?:negative|minus)\s+(?=[$€£]?[0-9])", re.IGNORECASE)
 _ARITHMETIC = re.compile(r"[\s0-9.,*/+×·x()-]+")
 _ANNOTATION = re.compile(r"<<[^<>]*>>")
 _EQUAL = re.compile(r"==?")
@@ -173,9 +175,8 @@ class Quantity(NamedTuple):
         if bits > 1000:
             shown = f"a number of about {bits * 3 // 10} digits"
         else:
-            decimal = str(float(self.value))
-            is_decimal = self.value.denominator > 1 and Fraction(decimal) == self.value
-            shown = decimal if is_decimal else str(self.value)
+            decimal = repr(float(self.value)).removesuffix(".0")
+            shown = decimal if Fraction(decimal) == self.value else str(self.value)
         unit = self.unit if self.percent or not self.unit else f" {self.unit}"
         return f"{shown:.80}{unit:.40}"
 
@@ -286,7 +287,7 @@ def _undecorated(text: str) -> str:
 
 def _last_member(text: str) -> str:
     """Return a text without a reason, and of a chain of equalities its last member."""
-    text = _REASON.sub("", text)
+    text = _NEGATIVE.sub("-", _REASON.sub("", text))
     *members, last = _EQUAL.split(text)
     if len(members) == 1 and _NUMBER.fullmatch(members[0].strip()) and _ARITHMETIC.fullmatch(last):
         return last if _NUMBER.fullmatch(last.strip()) else members[0]  # 18 = 2 * 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -188,30 +189,42 @@ def _of_verl(chat: _Conversation, columns: dict[str, Any]) -> dict[str, Any]:
     own = {
         "data_source": columns.get("data_source"),
         "solution_str": chat.response,
-        "extra_info": dict(columns.get("extra_info") or columns),
+        "extra_info": _mapping(columns, "extra_info") or dict(columns),
     }
-    truths = {**(columns.get("reward_model") or {}), **columns}
+    truths = {**_mapping(columns, "reward_model"), **columns}
     return own | {name: truths[name] for name in ("ground_truth",) if name in truths}
 
 
 def _of_verifiers(chat: _Conversation, columns: dict[str, Any]) -> dict[str, Any]:
-    info = columns.get("info") or {}
     own = {
         "prompt": chat.prompt,
         "completion": chat.completion,
-        "info": json.loads(info) if isinstance(info, str) else info,
+        "info": _mapping(columns, "info"),
         "task": columns.get("task"),
     }
-    if (answer := columns.get("answer", columns.get("ground_truth"))) is not None:
-        own["answer"] = answer
+    own |= _first_as("answer", columns, ("answer", "ground_truth"))
     return own | {"state": columns | own}
+
+
+def _mapping(columns: dict[str, Any], name: str) -> dict[str, Any]:
+    """The mapping in a column, which may be JSON; empty if there is none."""
+    value = columns.get(name) or {}
+    with contextlib.suppress(ValueError):
+        value = json.loads(value) if isinstance(value, str) else value
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise RewardFunctionError(f"the column {name} must be a mapping or its JSON, got {value!r:.60}")
+
+
+def _first_as(own: str, columns: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The first of the columns that has a value, by another name."""
+    known = [columns[name] for name in names if columns.get(name) is not None]
+    return {own: known[0]} if known else {}
 
 
 def _of_openrlhf(chat: _Conversation, columns: dict[str, Any]) -> dict[str, Any]:
     own = {"query": chat.question + chat.response, "prompt": chat.question}
-    if (label := columns.get("ground_truth", columns.get("label"))) is not None:
-        own["label"] = label
-    return own
+    return own | _first_as("label", columns, ("ground_truth", "label"))
 
 
 def _of_trace(chat: _Conversation, columns: dict[str, Any]) -> dict[str, Any]:
@@ -331,8 +344,9 @@ class _LibraryFunction:
         self, messages: list[Message], columns: dict[str, Any], constants: dict[str, Any]
     ) -> dict[str, Any]:
         """The arguments for a rollout; in lists, names are plurals."""
-        if columns.get("ground_truth") is None:
-            columns = {name: value for name, value in columns.items() if name != "ground_truth"}
+        for name in ("ground_truth", "answer", "label"):
+            if columns.get(name, "") is None:
+                columns = {other: columns[other] for other in columns if other != name}
         read = _of_trace if "trace" in self._required else _ARGUMENTS[self._library]
         own = read(_Conversation(messages, columns), columns)
         row = {name: value for name, value in columns.items() if name not in own}
