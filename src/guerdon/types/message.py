@@ -112,6 +112,8 @@ class Message(BaseModel):
 
 # Without the adapter, whose own method takes longer than a message.
 _validate: Callable[[Any], list[Message]] = TypeAdapter(list[Message]).validator.validate_python
+# The fields of which an assistant's message has one.
+SAYING = {"content", "tool_calls", "reasoning_content", "reasoning", "thinking", "refusal"}
 _raw_decode = json.JSONDecoder().raw_decode
 _plain = {Message}
 
@@ -159,7 +161,7 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
         pass  # another format, or invalid
     try:
         places, messages = zip(*openai_messages(given), strict=True)
-        return _validate(messages)
+        read = _validate(messages)
     except ValidationError as invalid:
         problem = invalid.errors(include_url=False)[0]
         index, *fields = problem["loc"]
@@ -169,6 +171,11 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
         ) from None
     except RecursionError:
         raise InvalidArgumentError(f"`{where}` is nested too deeply") from None
+    for index, message in enumerate(read):
+        if message.role == "assistant" and SAYING.isdisjoint(message.model_fields_set):
+            keys = ", ".join(message.to_openai())
+            raise InvalidArgumentError(f"{where}[{places[index]}] has no `content`, but {keys}")
+    return read
 
 
 def conversation_problems(messages: list[Message]) -> list[str]:

@@ -23,9 +23,6 @@ __all__ = ["MessageAction", "MessageObservation", "Rollout", "StepData"]
 # What `ended` is in the row of a document of another format that isn't a rollout.
 INVALID = "invalid"
 
-# The fields of which an assistant's message must have one.
-SAYING = {"content", "tool_calls", "reasoning_content", "reasoning", "thinking", "refusal"}
-
 
 class StepData(BaseModel):
     """One step of a rollout, which is recorded, scored and credited.
@@ -304,11 +301,6 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
             f"`messages` must be a non-empty list of {{role, content}}, got {reprlib.repr(given)}"
         )
     messages = read_messages(given)
-    for index, message in enumerate(messages):
-        if message.role == "assistant" and SAYING.isdisjoint(message.model_fields_set):
-            raise InvalidArgumentError(
-                f"messages[{index}] has no `content`; its keys are {', '.join(message.to_openai())}"
-            )
     turns = [message.role for message in messages].count("assistant")
     if not turns:
         roles = sorted({message.role for message in messages})

@@ -73,7 +73,7 @@ def test_parse_line_returns_a_rollout():
 
 
 def test_parse_line_uses_the_line_number_as_id():
-    assert parse_line(7, b'{"messages": [{"role": "assistant"}]}\n').id == 7
+    assert parse_line(7, b'{"messages": [{"role": "assistant", "content": ""}]}\n').id == 7
 
 
 @pytest.mark.parametrize("line", [ROW, ROW + b"\n", ROW + b"\r\n", b"  " + ROW + b"\t\n"])
@@ -183,7 +183,7 @@ def test_parse_line_of_any_bytes_returns_a_rollout_or_raises_with_its_line(line)
 
 @pytest.mark.parametrize("kind", [bytes, bytes.decode])
 def test_read_rollouts_reads_an_open_file(kind):
-    data = [ROW + b"\n", b"\n", b'{"messages": [{"role": "assistant"}]}\n']
+    data = [ROW + b"\n", b"\n", b'{"messages": [{"role": "assistant", "content": ""}]}\n']
     assert [rollout.id for rollout in read_rollouts(map(kind, data))] == [1, 3]
 
 
