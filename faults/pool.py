@@ -7,12 +7,13 @@ import gc
 import os
 import subprocess
 import sys
+import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from faults import worlds
 from faults.backends import BACKENDS, Backend
-from faults.counts import Ledger, tasks_left
+from faults.counts import SETTLE_S, Ledger, tasks_left
 from faults.player import Player, play_episodes
 from faults.server import ROOT
 
@@ -45,9 +46,15 @@ def run(ledger: Ledger, size: float) -> None:
     asyncio.run(_run(ledger, backend, int(STEPS * size)))
     ledger.take(worlds.taken)
     ledger.take(map(int, file.read_text().split()))
-    gc.collect()
-    alive = sum(isinstance(each, worlds.World) for each in gc.get_objects())
+    deadline = time.monotonic() + SETTLE_S  # a thread that is ending still has its environment
+    while (alive := _environments()) and time.monotonic() < deadline:
+        time.sleep(0.05)
     ledger.left += [f"{alive} environments"] * (alive > 0)
+
+
+def _environments() -> int:
+    gc.collect()
+    return sum(isinstance(thing, worlds.World) for thing in gc.get_objects())
 
 
 async def _run(ledger: Ledger, backend: Backend, steps: int) -> None:

@@ -79,9 +79,12 @@ def is_openai(messages: Iterable[Any]) -> bool:
     for message in messages:
         role = message["role"]
         if role == "assistant":
-            if "tool_calls" in message or "function_call" in message:
-                if not _has_usual_calls(message):
-                    return False
+            if message.get("function_call") is not None:
+                return False
+            if calls := message.get("tool_calls"):
+                for call in calls:
+                    if "arguments" not in call["function"]:
+                        return False
             else:
                 text = message["content"]
                 if type(text) is not str or ("_" in text and _has_mark(text)):
@@ -89,16 +92,6 @@ def is_openai(messages: Iterable[Any]) -> bool:
         elif role == "function" or (role == "user" and type(message["content"]) is not str):
             return False
     return True
-
-
-def _has_usual_calls(message: Mapping[str, Any]) -> bool:
-    calls, text = message.get("tool_calls"), message.get("content")
-    for call in calls or ():
-        if "arguments" not in call["function"]:
-            return False
-    if message.get("function_call") is not None:
-        return False
-    return bool(calls) or (type(text) is str and not _has_mark(text))
 
 
 def _has_mark(text: str) -> bool:

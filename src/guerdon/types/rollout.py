@@ -6,6 +6,7 @@ import json
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
@@ -292,6 +293,9 @@ class Rollout:
         return data
 
 
+_role_of = attrgetter("role")  # faster than a comprehension
+
+
 def _read(row: Mapping[str, Any]) -> list[Message]:
     """Return the messages of a row, which must include a played turn."""
     given = row["messages"]
@@ -301,7 +305,7 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
             f"`messages` must be a non-empty list of {{role, content}}, got {reprlib.repr(given)}"
         )
     messages = read_messages(given)
-    turns = [message.role for message in messages].count("assistant")
+    turns = [*map(_role_of, messages)].count("assistant")
     if not turns:
         roles = sorted({message.role for message in messages})
         raise InvalidArgumentError(
