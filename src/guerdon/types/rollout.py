@@ -293,9 +293,6 @@ class Rollout:
         return data
 
 
-_role_of = attrgetter("role")  # faster than a comprehension
-
-
 def _read(row: Mapping[str, Any]) -> list[Message]:
     """Return the messages of a row, which must include a played turn."""
     given = row["messages"]
@@ -305,7 +302,7 @@ def _read(row: Mapping[str, Any]) -> list[Message]:
             f"`messages` must be a non-empty list of {{role, content}}, got {reprlib.repr(given)}"
         )
     messages = read_messages(given)
-    turns = [*map(_role_of, messages)].count("assistant")
+    turns = [*map(attrgetter("role"), messages)].count("assistant")
     if not turns:
         roles = sorted({message.role for message in messages})
         raise InvalidArgumentError(

@@ -249,7 +249,8 @@ def _content_of(text: str, opened: re.Match[str], limit: int) -> str | None:
 def _last_statement(text: str, start: int, stated: str | None) -> tuple[int, str | None]:
     """The start and the content of the last answer line behind a box, or of the box.
 
-    If there is neither, those of the last sentence that states an answer; if there is none, -1.
+    If there is neither, the start and the content of the last sentence that states an answer; -1
+    and None without any. A sentence that corrects an earlier answer counts before a box above it.
     """
     denied: set[str] = set()
     sentence: tuple[int, str | None] | None = None
@@ -261,15 +262,13 @@ def _last_statement(text: str, start: int, stated: str | None) -> tuple[int, str
             content = _cleaned(label.content)
             if begin + label.offset < after:
                 break
-            found = begin + label.offset, content or None
+            statement = begin + label.offset, content or None
             if label.denied:
                 denied.add(content)
-            elif content in denied:
-                continue
-            elif label.explicit or label.corrects:
-                return found if label.explicit or sentence is None else sentence
-            else:
-                sentence = sentence or found
+            elif content not in denied:
+                sentence = sentence or statement
+                if label.explicit or label.corrects:
+                    return statement if label.explicit else sentence
         end = begin - 1
     return (start, stated) if start >= 0 or sentence is None else sentence
 

@@ -201,9 +201,8 @@ def _read(text: str, options: Mapping[str, str], *, in_prose: bool = False) -> s
         return label if other == label else ""
     if label == "A" and marked["mark"] == ":" and _LETTER.fullmatch(rest):
         return rest.strip("()")  # "A: B" answers with B
-    is_text = (marked["mark"] or marked["close"].strip()) in (".", ":", ")") and not _OTHER.match(
-        rest
-    )
+    separator = marked["mark"] or marked["close"].strip()
+    is_text = separator in (".", ":", ")") and not _OTHER.match(rest)
     is_wrong = marked["mark"][:1] in ".:,;)–—-" and _WRONG.match(rest)
     if is_wrong or (not is_text and _SECOND.match(f"{marked['mark']} {rest}")):
         return ""

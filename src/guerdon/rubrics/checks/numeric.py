@@ -112,11 +112,10 @@ class NumericAnswer(ExpectedAnswer):
 def _numbers_in(answer: str) -> list[Quantity]:
     """The number of an answer; of `1/3 ≈ 0.33` the exact and the rounded one."""
     number = read_quantity(answer)
+    if number is None and (sentence := _SENTENCE.fullmatch(answer)):  # "There are 42 ways."
+        number = read_quantity(sentence[1])
     if number is not None:
         return [number]
-    if sentence := _SENTENCE.fullmatch(answer):  # "There are 42 ways."
-        number = read_quantity(sentence[1])
-        return [] if number is None else [number]
     members = [*map(read_quantity, _APPROXIMATELY.split(answer))]
     return [member for member in members if member] if members[-1] else []
 

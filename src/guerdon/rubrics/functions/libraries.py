@@ -206,6 +206,10 @@ def _of_verifiers(chat: _Conversation, columns: dict[str, Any]) -> dict[str, Any
     return own | {"state": columns | own}
 
 
+# Columns of expected answers; a null is none.
+TRUTHS = ("ground_truth", "answer", "label")
+
+
 def _mapping(columns: dict[str, Any], name: str) -> dict[str, Any]:
     """The mapping in a column, which may be JSON; empty if there is none."""
     value = columns.get(name) or {}
@@ -344,9 +348,8 @@ class _LibraryFunction:
         self, messages: list[Message], columns: dict[str, Any], constants: dict[str, Any]
     ) -> dict[str, Any]:
         """The arguments for a rollout; in lists, names are plurals."""
-        for name in ("ground_truth", "answer", "label"):
-            if columns.get(name, "") is None:
-                columns = {other: columns[other] for other in columns if other != name}
+        absent = {name for name in TRUTHS if columns.get(name) is None}
+        columns = {name: value for name, value in columns.items() if name not in absent}
         read = _of_trace if "trace" in self._required else _ARGUMENTS[self._library]
         own = read(_Conversation(messages, columns), columns)
         row = {name: value for name, value in columns.items() if name not in own}
