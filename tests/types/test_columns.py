@@ -50,7 +50,7 @@ def test_rollout_from_row_reads_the_conversation_of_other_columns(row):
 def test_rollout_from_row_names_the_keys_of_an_answer_without_content():
     for answer in {"role": "assistant", "value": "42"}, {"role": "assistant", "text": "42"}:
         keys = ", ".join(answer)
-        with pytest.raises(RolloutError, match=rf"messages\[1\] has no `content`, but {keys}"):
+        with pytest.raises(RolloutError, match=rf"messages\[1\] lacks `content`; it has {keys}"):
             Rollout.from_row({"messages": [USER, answer]})
     for field in {"content": None}, {"refusal": "No."}, {"reasoning_content": "Hm"}:
         Rollout.from_row({"messages": [USER, {"role": "assistant", **field}]})

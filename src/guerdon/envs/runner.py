@@ -614,7 +614,7 @@ class EnvThreads:
         self.loop = asyncio.get_running_loop()
         self._name = name
         self._reuses = reuses
-        # Each ends a thread that has made its only call: those that made something, and the last.
+        # Events that end waiting threads: of those that made an environment, and of the last one.
         self._makers: list[threading.Event] = []
         self._last = threading.Event()
         self._own: WeakSet[OwnCalls] = WeakSet()

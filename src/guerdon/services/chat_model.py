@@ -476,8 +476,7 @@ class _Connections:
     def _connect(self) -> AsyncClient:
         import httpx
 
-        # Redirects aren't followed: one to another host would hand it the prompt, and its answer
-        # would count.
+        # httpx follows no redirects: one to another host would send it the prompt.
         return httpx.AsyncClient(
             base_url=self._url,
             params=self._query,

@@ -174,7 +174,7 @@ def read_messages(given: Any, where: str = "messages") -> list[Message]:
     for index, message in enumerate(read):
         if message.role == "assistant" and SAYING.isdisjoint(message.model_fields_set):
             keys = ", ".join(message.to_openai())
-            raise InvalidArgumentError(f"{where}[{places[index]}] has no `content`, but {keys}")
+            raise InvalidArgumentError(f"{where}[{places[index]}] lacks `content`; it has {keys}")
     return read
 
 

@@ -223,7 +223,7 @@ def _last_box(text: str) -> tuple[int, str | None]:
 
 
 def _with_boxes_before(text: str, start: int, content: str | None) -> str | None:
-    """The content of a box, behind the contents of those before it in a list."""
+    """The contents of a box and of its neighbours above, joined by commas."""
     while content is not None and (before := _BOX_BEFORE.search(text, max(start - 400, 0), start)):
         start = before.start()
         content = content if before[1] == content else f"{before[1]}, {content}"
@@ -278,7 +278,7 @@ class _Statement(NamedTuple):
     content: str
     explicit: bool
     denied: bool = False
-    corrects: bool = False  # what stands before it, but not a sentence after it
+    corrects: bool = False  # whether it counts before what is above it, such as a box
 
 
 def _may_state(text: str) -> bool:

@@ -122,7 +122,7 @@ def _recorded_calls(action: Any, observation: Any, error_pattern: str | None) ->
 
 
 def _check_answers(action: Any, answers: Sequence[Message]) -> None:
-    """Check that answers to none of a turn's calls answer earlier ones."""
+    """Check that answers to no call of the turn belong to earlier calls of the conversation."""
     from guerdon.types.message import read_messages
 
     history = read_messages(field_of(action, "history") or []) if answers else []
@@ -136,7 +136,7 @@ def _check_answers(action: Any, answers: Sequence[Message]) -> None:
 
 
 def _answers_of(calls: Sequence[Mapping[str, Any]], answers: list[Message]) -> list[Message | None]:
-    """Take the answer to each call: the one with its id, else the next of its name or without."""
+    """Remove and return the answer to each call: by its id, else by its name, else in order."""
     ids = {call["id"] for call in calls if isinstance(call.get("id"), str)}
     matched: list[Message | None] = []
     for call in calls:

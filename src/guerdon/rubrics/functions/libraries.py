@@ -211,7 +211,7 @@ TRUTHS = ("ground_truth", "answer", "label")
 
 
 def _mapping(columns: dict[str, Any], name: str) -> dict[str, Any]:
-    """The mapping in a column, which may be JSON; empty if there is none."""
+    """Return the mapping in a column, which may be written as JSON; an empty one without any."""
     value = columns.get(name) or {}
     with contextlib.suppress(ValueError):
         value = json.loads(value) if isinstance(value, str) else value
@@ -221,7 +221,7 @@ def _mapping(columns: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _first_as(own: str, columns: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The first of the columns that has a value, by another name."""
+    """Return the first of the columns that has a value, under another name."""
     known = [columns[name] for name in names if columns.get(name) is not None]
     return {own: known[0]} if known else {}
 
